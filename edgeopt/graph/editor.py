@@ -1,0 +1,272 @@
+"""`Editor`: every change to a graph under work goes through here, and can be undone.
+
+Transforms never call onnx_ir's mutators themselves. The editor keeps, for each edit, the step
+that takes it back; `undo(mark)` runs them in reverse. Undoing restores the serialised bytes.
+Names matter: a site is the name of a value, so an edit that replaces the producer of a value
+keeps the value's name (`replace_value`), and new values are named after the rule and the value
+that they serve, never after a counter.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+
+class Editor:
+    """Reversible edits of one model.
+
+    Args:
+        model: Changed in place; the caller owns it.
+    """
+
+    def __init__(self, model: ir.Model) -> None:
+        self.model = model
+        self._undo: list[Callable[[], None]] = []
+
+    @property
+    def graph(self) -> ir.Graph:
+        """The main graph as it is now."""
+        return self.model.graph
+
+    def mark(self) -> int:
+        """A point to go back to."""
+        return len(self._undo)
+
+    def undo(self, mark: int = 0) -> None:
+        """Take back every edit since the mark, last first."""
+        while len(self._undo) > mark:
+            self._undo.pop()()
+
+    def insert(self, nodes: Iterable[ir.Node], *, before: ir.Node) -> None:
+        """Insert new nodes, in order, before a node of the same graph."""
+        graph = before.graph
+        if graph is None:
+            raise ValueError(f"{before.name!r} is in no graph")
+        for node in nodes:
+            graph.insert_before(before, node)
+            self._undo.append(lambda node=node, graph=graph: graph.remove(node, safe=True))
+
+    def append(self, nodes: Iterable[ir.Node]) -> None:
+        """Append new nodes at the end of the main graph."""
+        graph = self.graph
+        for node in nodes:
+            graph.append(node)
+            self._undo.append(lambda node=node: graph.remove(node, safe=True))
+
+    def remove(self, node: ir.Node) -> None:
+        """Remove a node whose outputs nobody uses.
+
+        Raises:
+            ValueError: An output is still used, or is a graph output.
+        """
+        graph = node.graph
+        if graph is None:
+            raise ValueError(f"{node.name!r} is in no graph")
+        inputs = tuple(node.inputs)
+        follower = _follower(graph, node)
+        graph.remove(node, safe=True)
+
+        def restore() -> None:
+            if follower is None:
+                graph.append(node)
+            else:
+                graph.insert_before(follower, node)
+            for index, value in enumerate(inputs):
+                node.replace_input_with(index, value)
+
+        self._undo.append(restore)
+
+    def set_input(self, node: ir.Node, index: int, value: ir.Value | None) -> None:
+        """Let one input of a node read another value; grows the inputs where needed."""
+        size = len(node.inputs)
+        if index >= size:
+            node.resize_inputs(index + 1)
+            self._undo.append(lambda: node.resize_inputs(size))
+        old = node.inputs[index]
+        node.replace_input_with(index, value)
+        self._undo.append(lambda: node.replace_input_with(index, old))
+
+    def set_attribute(self, node: ir.Node, name: str, value: Any) -> None:
+        """Set an attribute (a Python value or an `ir.Attr`), or delete it with None."""
+        old = node.attributes.get(name)
+        if value is None:
+            node.attributes.pop(name, None)
+        else:
+            made = (
+                value
+                if isinstance(value, ir.Attr)
+                else ir.convenience.convert_attribute(name, value)
+            )
+            node.attributes[name] = made  # pyright: ignore[reportArgumentType]
+
+        def restore() -> None:
+            if old is None:
+                node.attributes.pop(name, None)
+            else:
+                node.attributes[name] = old
+
+        self._undo.append(restore)
+
+    def replace_uses(self, old: ir.Value, new: ir.Value, *, keep: Iterable[ir.Node] = ()) -> None:
+        """Let every user of `old` read `new`, except the nodes in `keep`; graph outputs stay."""
+        kept = set(keep)
+        for user, index in tuple(old.uses()):
+            if user not in kept:
+                self.set_input(user, index, new)
+
+    def replace_value(self, old: ir.Value, new: ir.Value) -> None:
+        """Let `new` take the place of `old` everywhere, its name and graph output included.
+
+        The old value gets the name `<name>__replaced` and no users. Shape and type of `old` are
+        taken over where `new` has none.
+        """
+        name, old_new_name = old.name, new.name
+        was_output = [i for i, output in enumerate(self.graph.outputs) if output is old]
+        self.replace_uses(old, new)
+        old.name = f"{name}__replaced"
+        new.name = name
+        shape, dtype = new.shape, new.type
+        new.shape = new.shape if new.shape is not None else old.shape
+        new.type = new.type if new.type is not None else old.type
+        for index in was_output:
+            self.graph.outputs[index] = new
+
+        def restore() -> None:
+            for index in was_output:
+                self.graph.outputs[index] = old
+            new.name = old_new_name
+            old.name = name
+            new.shape, new.type = shape, dtype
+
+        self._undo.append(restore)
+
+    def set_shape(self, value: ir.Value, shape: ir.Shape | None) -> None:
+        """Change what is recorded about a value's shape."""
+        old = value.shape
+        value.shape = shape
+
+        def restore() -> None:
+            value.shape = old
+
+        self._undo.append(restore)
+
+    def initializer(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
+        """A constant of the main graph; the value of that name where it is there and equal.
+
+        Raises:
+            ValueError: The name is taken by another constant.
+        """
+        held = self.graph.initializers.get(name)
+        if held is not None and held.const_value is not None:
+            found = held.const_value.numpy()
+            if found.dtype == array.dtype and np.array_equal(found, array):
+                return held
+            raise ValueError(f"an initializer {name!r} with another value is there already")
+        tensor = ir.tensor(np.ascontiguousarray(array), name=name)
+        value = ir.Value(
+            name=name,
+            type=ir.TensorType(tensor.dtype),
+            shape=ir.Shape(array.shape),
+            const_value=tensor,
+        )
+        graph = self.graph
+        graph.register_initializer(value)
+
+        def restore() -> None:
+            graph.initializers.pop(name)
+
+        self._undo.append(restore)
+        return value
+
+    def drop_initializer(self, value: ir.Value) -> None:
+        """Take a constant out that nobody uses any more."""
+        graph, name = self.graph, value.name
+        if name is None or value.uses():
+            raise ValueError(f"initializer {name!r} is still used")
+        # A dict keeps insertion order, and the order is part of the bytes: rebuild it on undo.
+        order = list(graph.initializers)
+        graph.initializers.pop(name)
+
+        def restore() -> None:
+            graph.register_initializer(value)
+            for other in order[order.index(name) + 1 :]:
+                if other in graph.initializers:
+                    graph.register_initializer(graph.initializers.pop(other))
+
+        self._undo.append(restore)
+
+    def replace_model(self, model: ir.Model) -> None:
+        """Put a whole other model in (the result of a tool that works on files)."""
+        old = self.model
+        self.model = model
+
+        def restore() -> None:
+            self.model = old
+
+        self._undo.append(restore)
+
+    def remove_dead(self, start: Iterable[ir.Node]) -> None:
+        """Remove these nodes and, behind them, every node and constant that became unused."""
+        waiting = list(start)
+        while waiting:
+            node = waiting.pop()
+            if node.graph is None or any(_used(output) for output in node.outputs):
+                continue
+            inputs = [value for value in node.inputs if value is not None]
+            self.remove(node)
+            waiting += [p for value in inputs if (p := value.producer()) is not None]
+            for value in dict.fromkeys(inputs):
+                constant = value.is_initializer() and not value.is_graph_input()
+                if constant and value.graph is self.graph and not _used(value):
+                    self.drop_initializer(value)
+
+
+def new_node(
+    operator: str,
+    inputs: Sequence[ir.Value | None],
+    *,
+    output: str,
+    attributes: dict[str, Any] | None = None,
+    domain: str = "",
+    like: ir.Value | None = None,
+) -> ir.Node:
+    """A node with one named output, named after it; shape and type as `like` where given."""
+    node = ir.node(
+        operator, list(inputs), attributes or {}, domain=domain, name=f"{output}/{operator}"
+    )
+    made = node.outputs[0]
+    made.name = output
+    if like is not None:
+        made.shape, made.type = like.shape, like.type
+    return node
+
+
+def array_of(value: ir.Value | None) -> npt.NDArray[Any] | None:
+    """The array of a constant (initializer or Constant node); None where it is no constant."""
+    if value is None:
+        return None
+    tensor = ir.convenience.get_const_tensor(value)
+    return None if tensor is None else tensor.numpy()
+
+
+def sole_user(value: ir.Value) -> ir.Node | None:
+    """The only node that uses a value; None where it has others or is a graph output."""
+    users = value.uses()
+    if len(users) != 1 or value.is_graph_output():
+        return None
+    return next(iter(users))[0]
+
+
+def _used(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _follower(graph: Any, node: ir.Node) -> ir.Node | None:
+    following = iter(graph)
+    for candidate in following:
+        if candidate is node:
+            return next(following, None)
+    return None

@@ -1,0 +1,129 @@
+"""`Transform`: what every plug-in on the five shelves is.
+
+A transform answers two questions: where could you act on this graph (`sites`), and act exactly
+there (`apply`). The shelf it lies on is its contract, and decides its exam:
+
+    rewrite, fuse   equal outputs within the runtime's own tolerance
+    quantize        declared precision, error bounded
+    prune           removing a group equals zeroing it
+    repair          nearer to the baseline, structure unchanged
+
+`sites` may look at the device's profile; `apply` never does, so that a recipe means the same
+everywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from edgeopt.core.action import Action
+from edgeopt.core.data import Feed
+from edgeopt.core.profile import DeviceProfile
+from edgeopt.graph.editor import Editor
+
+ShelfName = Literal["rewrite", "fuse", "prune", "quantize", "repair"]
+STAGES: tuple[ShelfName, ...] = ("rewrite", "fuse", "prune", "quantize", "repair")
+EXACT: frozenset[str] = frozenset({"rewrite", "fuse"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """Why an action does not apply: data, not an exception.
+
+    Args:
+        reason: One sentence.
+        nodes: Names of the nodes at fault.
+    """
+
+    reason: str
+    nodes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What decides which actions are offered.
+
+    Args:
+        profile: Of the device that the model is for.
+        data: Whether there is calibration data.
+        contrib: Whether operators of `com.microsoft` are allowed (`--ops onnx` forbids them).
+    """
+
+    profile: DeviceProfile
+    data: bool = True
+    contrib: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """What calibration found out about one value: extremes, and mean over samples a channel."""
+
+    low: float
+    high: float
+
+
+class Evidence(Protocol):
+    """What a transform may know from data, computed at most once and kept as artifacts.
+
+    `model` is always the float graph as it is now. Implemented by `calibration.statistics`.
+    """
+
+    def ranges(
+        self, model: ir.Model, names: Sequence[str], digest: str | None
+    ) -> tuple[Mapping[str, Range], str]:
+        """Ranges of the named values, and the artifact's digest.
+
+        With a digest the stored ranges are used where they hold all the names; else one
+        streaming pass over the calibration part runs.
+        """
+        ...
+
+    def means(
+        self, model: ir.Model, names: Sequence[str], *, axis: int = 1
+    ) -> Mapping[str, npt.NDArray[np.float64]]:
+        """Mean a channel of the named values over the calibration part."""
+        ...
+
+    def feeds(self, count: int) -> Sequence[Feed]:
+        """Some calibration feeds."""
+        ...
+
+    def keep(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+        """Store arrays as an artifact; returns its digest."""
+        ...
+
+    def recall(self, digest: str) -> Mapping[str, npt.NDArray[Any]] | None:
+        """The arrays of an artifact; None where it is not stored."""
+        ...
+
+
+@runtime_checkable
+class Transform(Protocol):
+    """A plug-in of `transforms/<shelf>/<name>.py`, as its module-level `PLUGIN`.
+
+    Attributes:
+        version: Raised when the same action starts to mean something else.
+        needs_data: Whether `apply` asks the evidence for anything.
+        whole_model: Whether its only site is `*`; such actions are whole tools, offered as
+            standard candidates, not as steps.
+    """
+
+    version: int
+    needs_data: bool
+    whole_model: bool
+
+    def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
+        """Every action that this transform could do here, in graph order."""
+        ...
+
+    def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
+        """Do it through the editor.
+
+        Returns the action with its artifacts, or a rejection after which the caller undoes
+        whatever was begun. Raises nothing for a graph that does not fit.
+        """
+        ...
