@@ -1,0 +1,50 @@
+# `make demo` and `make test` do everything from a fresh checkout; nothing needs to be installed first
+# but Python 3.11-3.13 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO_OUT ?= reports/demo
+DEMO_TRIALS ?= 24
+# Runtimes and BLAS never guess their number of threads in tests: what they find differs by machine.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
+.PHONY: help setup demo test check format benchmarks wheel clean
+
+help: ## say what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--editable '.[search,report,zoo,dev]'
+	@touch $@
+
+setup: $(VENV)/.installed ## create the environment
+
+demo: setup ## fetch a real model, optimize it on this machine, say where the report is
+	$(BIN)/edgeopt zoo get ppocr-cls
+	$(BIN)/edgeopt run ppocr-cls --device local --trials $(DEMO_TRIALS) --out $(DEMO_OUT)
+	@echo "The report is $(DEMO_OUT)/report.html"
+
+check: setup ## format, lint, types, import contracts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+test: check ## everything: check, then all tests
+	$(BIN)/python -m pytest
+
+format: setup ## format and fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+benchmarks: setup ## reproduce the figures that the documentation claims
+	$(BIN)/python benchmarks/build.py
+
+wheel: setup ## build the wheel into dist/
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+clean: ## remove the environment and what tools left behind
+	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
