@@ -49,6 +49,16 @@ class Editor:
             graph.insert_before(before, node)
             self._undo.append(lambda node=node, graph=graph: graph.remove(node, safe=True))
 
+    def insert_after(self, nodes: Iterable[ir.Node], *, after: ir.Node) -> None:
+        """Insert new nodes, in order, directly after a node of the same graph."""
+        graph = after.graph
+        if graph is None:
+            raise ValueError(f"{after.name!r} is in no graph")
+        for node in nodes:
+            graph.insert_after(after, node)
+            self._undo.append(lambda node=node, graph=graph: graph.remove(node, safe=True))
+            after = node
+
     def append(self, nodes: Iterable[ir.Node]) -> None:
         """Append new nodes at the end of the main graph."""
         graph = self.graph
@@ -121,7 +131,7 @@ class Editor:
         """Let `new` take the place of `old` everywhere, its name and graph output included.
 
         The old value gets the name `<name>__replaced` and no users. Shape and type of `old` are
-        taken over where `new` has none.
+        taken over where `new` has none, and always for a graph output: it is a contract.
         """
         name, old_new_name = old.name, new.name
         was_output = [i for i, output in enumerate(self.graph.outputs) if output is old]
@@ -129,8 +139,8 @@ class Editor:
         old.name = f"{name}__replaced"
         new.name = name
         shape, dtype = new.shape, new.type
-        new.shape = new.shape if new.shape is not None else old.shape
-        new.type = new.type if new.type is not None else old.type
+        new.shape = old.shape if was_output or new.shape is None else new.shape
+        new.type = old.type if was_output or new.type is None else new.type
         for index in was_output:
             self.graph.outputs[index] = new
 

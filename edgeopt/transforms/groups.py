@@ -1,0 +1,187 @@
+"""`groups`: which nodes change precision together.
+
+A group is one weighted node (Conv, Gemm, MatMul with a constant weight) and what stays integer
+behind it: the activation that the runtime fuses into it, and behind a convolution the
+elementwise, pooling and data-moving nodes that have integer kernels. So the border of a group
+falls where leaving integers is cheap, and neighbouring groups meet without a conversion.
+
+Groups are read through quantize/dequantize pairs: a graph has the same groups before, while and
+after some of them are quantized.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from edgeopt.graph.editor import array_of
+
+WEIGHTED = frozenset({"Conv", "Gemm", "MatMul"})
+FUSED = frozenset({"Relu", "Clip"})
+"""Fused into the node before them: nothing stands between."""
+MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
+"""Codes pass through unchanged: one scale on both sides."""
+JOINING = frozenset({"Concat"})
+ARITHMETIC = frozenset({"Add", "Mul", "Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool"})
+"""Integer kernels with a scale of their own for every operand and the result."""
+QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+GROUPS_AT_MOST = 40
+_REPLACED = "__replaced"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Nodes that are quantized together.
+
+    Args:
+        name: Name of the value that the first weighted node makes; the site of its actions.
+        nodes: First output names of the members, in graph order.
+    """
+
+    name: str
+    nodes: tuple[str, ...]
+
+
+def name_of(value: ir.Value) -> str:
+    """The value's name in the float graph."""
+    return (value.name or "").removesuffix(_REPLACED)
+
+
+def through(value: ir.Value) -> ir.Value:
+    """The float value behind a quantize/dequantize pair; any other value is itself."""
+    made = value.producer()
+    if made is None or made.op_type != "DequantizeLinear" or made.inputs[0] is None:
+        return value
+    quantize = made.inputs[0].producer()
+    if quantize is None or quantize.op_type != "QuantizeLinear" or quantize.inputs[0] is None:
+        return value
+    return quantize.inputs[0]
+
+
+def is_constant(value: ir.Value | None) -> bool:
+    """Whether a value is a constant, or the dequantized form of one."""
+    if value is None:
+        return False
+    made = value.producer()
+    if made is not None and made.op_type == "DequantizeLinear":
+        return is_constant(made.inputs[0])
+    return value.is_initializer() or (made is not None and made.op_type == "Constant")
+
+
+def is_weighted(node: ir.Node) -> bool:
+    """Whether a node multiplies an activation with a constant weight."""
+    if node.op_type not in WEIGHTED or node.domain not in ("", "ai.onnx") or len(node.inputs) < 2:
+        return False
+    return is_constant(node.inputs[1]) and not is_constant(node.inputs[0])
+
+
+def is_quantized(node: ir.Node) -> bool:
+    """Whether a weighted node reads its weight through a DequantizeLinear."""
+    weight = node.inputs[1]
+    made = None if weight is None else weight.producer()
+    return made is not None and made.op_type == "DequantizeLinear"
+
+
+def activations(node: ir.Node) -> Iterator[tuple[int, ir.Value]]:
+    """Inputs that depend on the model's inputs, with their index; the float values."""
+    for index, value in enumerate(node.inputs):
+        if value is not None and not is_constant(value):
+            yield index, through(value)
+
+
+def float_users(value: ir.Value) -> tuple[ir.Node, ...]:
+    """Users of a value, those behind its pair included, the pair itself not."""
+    found: dict[ir.Node, None] = {}
+    for user, _ in value.uses():
+        if user.op_type == "QuantizeLinear":
+            for dequantize, _ in user.outputs[0].uses():
+                found |= {behind: None for behind, _ in dequantize.outputs[0].uses()}
+        else:
+            found[user] = None
+    return tuple(found)
+
+
+def is_output(value: ir.Value) -> bool:
+    """Whether a value, or the pair behind it, is an output of the graph."""
+    if value.is_graph_output():
+        return True
+    quantizers = [user for user, _ in value.uses() if user.op_type == "QuantizeLinear"]
+    return any(
+        made.outputs[0].is_graph_output() for q in quantizers for made, _ in q.outputs[0].uses()
+    )
+
+
+def fuses(node: ir.Node, owner: Mapping[str, int]) -> bool:
+    """Whether a Relu or Clip disappears in the node before it when both are integer."""
+    if node.op_type not in FUSED or node.inputs[0] is None:
+        return False
+    source = through(node.inputs[0])
+    before = source.producer()
+    if before is None or is_output(source) or float_users(source) != (node,):
+        return False
+    if node.op_type == "Clip" and _lowest(node) != 0.0:
+        return False
+    return (is_weighted(before) or before.op_type == "Add") and name_of(source) in owner
+
+
+def groups(model: ir.Model, *, at_most: int = GROUPS_AT_MOST) -> tuple[Group, ...]:
+    """The groups of a graph in graph order, disjoint, merged into blocks where there are many.
+
+    Args:
+        model: Sorted; may hold pairs of groups that are quantized already.
+        at_most: Neighbouring groups are merged until no more than so many are left.
+    """
+    members = _members(model.graph)
+    size = -(-len(members) // at_most)
+    blocks = [members[start : start + size] for start in range(0, len(members), size or 1)]
+    return tuple(
+        Group(name=block[0][0], nodes=tuple(node for part in block for node in part))
+        for block in blocks
+    )
+
+
+def _members(graph: ir.Graph) -> list[list[str]]:
+    """One list of names a weighted node: itself, and what stays integer behind it."""
+    found: list[list[str]] = []
+    owner: dict[str, int] = {}
+    convolution: list[bool] = []
+    for node in graph:
+        if node.op_type in QUANTIZERS:
+            continue
+        name = name_of(node.outputs[0])
+        if is_weighted(node):
+            found.append([])
+            convolution.append(node.op_type == "Conv")
+            owner[name] = len(found) - 1
+        elif (index := _absorbed(node, owner, convolution)) is not None:
+            owner |= {name_of(output): index for output in node.outputs}
+        if name in owner:
+            found[owner[name]].append(name)
+    return found
+
+
+def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) -> int | None:
+    """The group that takes a node in: that of its last producer."""
+    if node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
+        return None
+    sources = [value for _, value in activations(node)]
+    owners = [owner[name_of(value)] for value in sources if name_of(value) in owner]
+    if not owners:
+        return None
+    if fuses(node, owner):
+        return max(owners)
+    if not all(convolution[index] for index in owners):
+        return None
+    if node.op_type in MOVING and len(owners) == 1:
+        return owners[0]
+    all_moving = len(owners) == len(node.inputs) > 1
+    if node.op_type in JOINING:
+        return max(owners) if all_moving else None
+    if node.op_type in ARITHMETIC:
+        return max(owners) if len(sources) == len(node.inputs) else None
+    return None
+
+
+def _lowest(node: ir.Node) -> float | None:
+    bound = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    return None if bound is None else float(bound)

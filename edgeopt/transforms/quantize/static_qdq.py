@@ -1,0 +1,169 @@
+"""Static quantization of one group in QDQ form.
+
+Every activation that an integer node of the group reads or makes gets one QuantizeLinear and
+DequantizeLinear, weights and bias become integers; the runtime fuses Dequantize-node-Quantize
+into integer kernels. A value has at most one pair, whoever asks first, with a scale that the
+float graph alone decides, so the order in which groups are quantized does not matter.
+
+Behind a Gemm or MatMul the result stays float (requantising costs as much as the product) unless
+its user is quantized. Must not fire without calibration, below opset 13 (no per-channel form), or
+on weights that are not float32 constants.
+"""
+
+import onnx_ir as ir
+
+from edgeopt.core.action import Action
+from edgeopt.graph.editor import Editor, new_node
+from edgeopt.transforms.base import Evidence, Offer, Rejection
+from edgeopt.transforms.groups import (
+    ARITHMETIC,
+    JOINING,
+    MOVING,
+    activations,
+    groups,
+    is_output,
+    is_quantized,
+    is_weighted,
+    name_of,
+)
+from edgeopt.transforms.quantize._plan import Plan, plan_of
+from edgeopt.transforms.quantize._weights import quantize_constants
+
+OPSET_NEEDED = 13
+
+
+class StaticQdq:
+    """Integer arithmetic for a group, from calibrated ranges."""
+
+    version = 1
+    needs_data = True
+    whole_model = False
+
+    def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
+        """One action a group that is still float, in the types that the device computes fast."""
+        types = offer.profile.quantization
+        if types is None or not offer.data or _refused(model) is not None:
+            return ()
+        quantized = {
+            name_of(node.outputs[0])
+            for node in model.graph
+            if is_weighted(node) and is_quantized(node)
+        }
+        return tuple(
+            Action.of(
+                "static_qdq",
+                group.name,
+                activation=types.activation,
+                weight=types.weight,
+                per_channel=types.per_channel,
+                reduce_range=types.reduce_range,
+            )
+            for group in groups(model)
+            if quantized.isdisjoint(group.nodes)
+        )
+
+    def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
+        """Insert the pairs and integer constants of one group."""
+        refused = _refused(editor.model)
+        if refused is not None:
+            return refused
+        plan = plan_of(editor.model, action, evidence)
+        group = plan.groups.get(action.site)
+        if group is None:
+            return Rejection(reason="no weighted node makes this value")
+        for name in group.nodes:
+            refused = _quantize_node(editor, plan.nodes[name], plan, action)
+            if refused is not None:
+                return refused
+        return action.with_artifacts(ranges=plan.digest)
+
+
+PLUGIN = StaticQdq()
+
+
+def _refused(model: ir.Model) -> Rejection | None:
+    opset = model.graph.opset_imports.get("", 0)
+    if opset < OPSET_NEEDED:
+        reason = f"opset {opset} has no per-channel DequantizeLinear, {OPSET_NEEDED} has"
+        return Rejection(reason=reason)
+    return None
+
+
+def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) -> Rejection | None:
+    name, dtype = name_of(node.outputs[0]), str(action.get("activation"))
+    if node.op_type in JOINING and name not in plan.joined:
+        return None
+    if is_weighted(node) and is_quantized(node):
+        return Rejection(reason="it is quantized already", nodes=(node.name or "",))
+    if name not in plan.fused:
+        for index, value in list(activations(node)):
+            pair = _pair(editor, value, plan, dtype)
+            if isinstance(pair, Rejection):
+                return pair
+            editor.set_input(node, index, pair)
+    if is_weighted(node):
+        source = plan.scale(name_of(next(activations(node))[1]), dtype)
+        assert source is not None, "the pair of the activation was made from it"
+        refused = quantize_constants(editor, node, source, action)
+        if refused is not None:
+            return refused
+    if _makes_codes(node, plan):
+        made = node.outputs[0]
+        pair = _pair(editor, made, plan, dtype)
+        if isinstance(pair, Rejection):
+            return pair
+        _redirect(editor, made, pair)
+    return None
+
+
+def _makes_codes(node: ir.Node, plan: Plan) -> bool:
+    """Whether the result of a member is quantized whoever reads it."""
+    name, made = name_of(node.outputs[0]), node.outputs[0]
+    users = tuple(user for user, _ in made.uses())
+    if len(users) == 1 and name_of(users[0].outputs[0]) in plan.fused:
+        return False
+    if name in plan.fused and node.inputs[0] is not None:
+        before = node.inputs[0].producer()
+        return before is not None and before.op_type in ("Conv", "Add")
+    if is_output(made):
+        return node.op_type == "Conv"
+    return node.op_type == "Conv" or node.op_type in ARITHMETIC | MOVING | JOINING
+
+
+def _pair(editor: Editor, value: ir.Value, plan: Plan, dtype: str) -> ir.Value | Rejection:
+    """The dequantized form of a value; makes its pair where it has none."""
+    name = name_of(value)
+    for user, _ in value.uses():
+        if user.op_type == "QuantizeLinear":
+            held = user.outputs[0].dtype
+            if held is not None and held.name.lower() != dtype:
+                return Rejection(reason=f"{name!r} is coded as {held.name.lower()} already")
+            return next(behind for behind, _ in user.outputs[0].uses()).outputs[0]
+    found = plan.scale(name, dtype)
+    if found is None:
+        return Rejection(reason=f"calibration has no range of {name!r}")
+    scale = editor.initializer(f"{name}__scale", found.scale)
+    zero = editor.initializer(f"{name}__zero", found.zero)
+    quantize = new_node("QuantizeLinear", [value, scale, zero], output=f"{name}__quantized")
+    codes = quantize.outputs[0]
+    codes.type, codes.shape = ir.TensorType(ir.DataType[dtype.upper()]), value.shape
+    dequantize = new_node(
+        "DequantizeLinear", [codes, scale, zero], output=f"{name}__dequantized", like=value
+    )
+    producer = value.producer()
+    if producer is not None:
+        editor.insert_after([quantize, dequantize], after=producer)
+    else:
+        editor.insert([quantize, dequantize], before=next(iter(editor.graph)))
+    return dequantize.outputs[0]
+
+
+def _redirect(editor: Editor, made: ir.Value, dequantized: ir.Value) -> None:
+    """Let all users of an integer result read its dequantized form, the graph's output too."""
+    pair = [user for user, _ in made.uses() if user.op_type == "QuantizeLinear"]
+    if made.is_graph_output():
+        quantize = pair[0]
+        editor.replace_value(made, dequantized)
+        editor.set_input(quantize, 0, made)
+    else:
+        editor.replace_uses(made, dequantized, keep=pair)
