@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import sqlalchemy.exc
+from sqlalchemy import event
 
 from edgeopt.core.codec import decode, encode
 from edgeopt.core.measurement import Failure
@@ -26,7 +27,9 @@ from edgeopt.store import faults, schema
 from edgeopt.store.claim import Claim
 
 T = TypeVar("T", Study, Trial)
+FILE = "trials.sqlite"
 _BUSY_S = 30
+"""How long a statement waits for another process's transaction, which takes milliseconds."""
 
 
 class TrialStore:
@@ -46,15 +49,16 @@ class TrialStore:
         self._claims: dict[str, Claim] = {}
 
     @staticmethod
-    def open(path: Path) -> "TrialStore":
-        """The store in a SQLite file; folder, file and tables are created where missing.
+    def open(folder: Path) -> "TrialStore":
+        """The store in a folder, as `trials.sqlite`; both are created where missing.
 
         Raises:
             StorageError: The folder is read-only, the disk full, the file damaged, or written
                 by a newer edgeopt.
         """
+        path = folder / FILE
         with faults.translated(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
             engine = _engine(path)
             try:
                 _prepare(engine, path)
@@ -212,7 +216,7 @@ def _status(trial: Trial) -> str:
 def _engine(path: Path) -> sa.Engine:
     url = sa.URL.create("sqlite", database=str(path.absolute()))
     engine = sa.create_engine(url, connect_args={"timeout": _BUSY_S})
-    sa.event.listen(engine, "connect", _pragmas)
+    event.listen(engine, "connect", _pragmas)  # pyright: ignore[reportUnknownMemberType]
     return engine
 
 
