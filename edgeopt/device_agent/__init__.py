@@ -1,0 +1,26 @@
+"""The agent: the program that runs on the device. Python 3.6, numpy, onnxruntime, nothing else.
+
+It never imports edgeopt and edgeopt never imports it: `edgeopt.targets.bundle` packs these files
+into one zipapp, named by its digest, in which they import each other by plain names. It speaks
+JSON lines over stdin and stdout:
+
+    {"id": "7", "verb": "bench", "deadline_s": 120, "arguments": {...}}
+    {"id": "7", "ok": true, ...}
+    {"id": "7", "ok": false, "error": {"code", "text", "hint", "phase"}}
+
+Codes: `bad_request` (a defect of the caller), `provider_missing` (the device cannot do what was
+asked), and the results of a candidate: `load_failed`, `run_failed`, `crash`, `oom`, `timeout`.
+`phase` says what the job was doing: `import`, `load candidate`, `run baseline`, ...
+
+| verb | arguments | reply |
+|---|---|---|
+| hello | | protocol, python, verbs, runtime, runtime_error |
+| probe | | facts of the machine, fingerprint |
+| footprint | model, feeds, settings | size_bytes, load_s, first_run_s, peak_memory_bytes |
+| bench | candidate, baseline, feeds, settings, baseline_settings, first, warmup, pairs, min_seconds, min_runs | rounds of alternating blocks with raw times |
+| profile | model, feeds, settings, runs | nodes as the runtime built them, with times |
+| infer | model, feeds, settings, state, groups | outputs: path of an npz |
+| bye | | |
+
+A verb is one entry in `verbs.VERBS`; a sensor will be one file in a folder `sensors`.
+"""

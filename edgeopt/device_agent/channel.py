@@ -1,0 +1,57 @@
+"""JSON lines on a stdout that nothing else can write to, and the watch on stdin.
+
+Runtimes print to file descriptor 1 whenever they like. The real stdout is duplicated at the
+start, and descriptor 1 then leads to stderr.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Channel(object):
+    """The one way to answer: whole lines, from any thread."""
+
+    def __init__(self):
+        sys.stdout.flush()
+        self._stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        self._lock = threading.Lock()
+
+    def send(self, message):
+        """Write one message as one line. A reader that is gone ends the process."""
+        line = json.dumps(message, ensure_ascii=True)
+        with self._lock:
+            try:
+                self._stream.write(line + "\n")
+                self._stream.flush()
+            except BrokenPipeError:
+                os._exit(0)
+
+
+def lines(stream):
+    """The lines of a binary stream as text, until it ends."""
+    while True:
+        line = stream.readline()
+        if not line:
+            return
+        yield line.decode("utf-8", "replace").strip()
+
+
+def die_with_parent():
+    """Let the kernel kill this process when its parent dies (Linux; elsewhere stdin tells)."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def kill_group(pid, sign):
+    """Signal a process and all that it started; one that is gone already is no error."""
+    try:
+        os.killpg(pid, sign)
+    except (ProcessLookupError, PermissionError):
+        pass

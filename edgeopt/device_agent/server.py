@@ -1,0 +1,113 @@
+"""The loop that takes requests, gives each to a child of its own, and answers.
+
+A reader thread blocks on stdin. When stdin ends (the host closed it, was killed, or the
+connection is gone), the running child is killed and the agent ends: no board stays busy for a
+host that is not there any more.
+"""
+
+import collections
+import json
+import os
+import platform
+import queue
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+
+import channel
+import jobs
+from failures import JobError
+
+PROTOCOL = 1
+_REMEMBERED = 64
+_VERBS = ("hello", "probe", "footprint", "bench", "profile", "infer", "bye")
+
+
+class Server(object):
+    """One agent: requests in the order of arrival, one job at a time."""
+
+    def __init__(self):
+        self._channel = channel.Channel()
+        self._requests = queue.Queue()
+        self._answers = collections.OrderedDict()
+        self._folder = tempfile.mkdtemp(prefix="edgeopt-agent-")
+        self._runner = jobs.Runner(self._folder)
+
+    def serve(self):
+        """Answer until `bye` or the end of stdin."""
+        watch = threading.Thread(target=self._read)
+        watch.daemon = True
+        watch.start()
+        going_on = True
+        while going_on:
+            going_on = self._answer(self._requests.get())
+        self._end()
+
+    def _read(self):
+        for line in channel.lines(sys.stdin.buffer):
+            if line:
+                self._requests.put(line)
+        self._end()
+
+    def _end(self):
+        self._runner.kill()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        if os.getpgrp() == os.getpid():
+            channel.kill_group(0, signal.SIGKILL)
+        os._exit(0)
+
+    def _answer(self, line):
+        try:
+            request = _parse(line)
+        except JobError as error:
+            self._channel.send({"id": None, "ok": False, "error": error.reply()})
+            return True
+        name, verb = request["id"], request["verb"]
+        if name not in self._answers:
+            self._answers[name] = self._reply(request)
+            while len(self._answers) > _REMEMBERED:
+                self._answers.popitem(last=False)
+        self._channel.send(dict(self._answers[name], id=name))
+        return verb != "bye"
+
+    def _reply(self, request):
+        verb = request["verb"]
+        if verb not in _VERBS:
+            text = "this agent has no verb %r" % (verb,)
+            return _refused(text, "it knows: " + ", ".join(_VERBS))
+        if verb == "bye":
+            return {"ok": True}
+        if verb != "hello":
+            return self._runner.run(verb, request["arguments"], request["deadline_s"])
+        found = self._runner.run("runtime", {}, request["deadline_s"])
+        return {
+            "ok": True,
+            "protocol": PROTOCOL,
+            "python": platform.python_version(),
+            "verbs": list(_VERBS),
+            "runtime": found.get("runtime"),
+            "runtime_error": None if found["ok"] else found["error"]["text"],
+        }
+
+
+def _refused(text, hint):
+    return {"ok": False, "error": JobError("bad_request", text, hint).reply()}
+
+
+def _parse(line):
+    """The request of a line: an object with `id`, `verb`, and optionally the rest."""
+    try:
+        request = json.loads(line)
+    except ValueError:
+        raise JobError("bad_request", "this line is not JSON: " + line[:80])
+    if not isinstance(request, dict) or not all(
+        isinstance(request.get(key), str) for key in ("id", "verb")
+    ):
+        raise JobError("bad_request", "a request is an object with the texts id and verb")
+    request.setdefault("arguments", {})
+    deadline = request.setdefault("deadline_s", 60.0)
+    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or deadline <= 0:
+        raise JobError("bad_request", "deadline_s is a positive number of seconds")
+    return request

@@ -1,0 +1,245 @@
+"""The verbs that run in a child: one function each, from a job to its reply."""
+
+import json
+import os
+import platform
+import time
+
+import numpy as np
+
+import machine
+import onnxfile
+import sessions
+import timing
+from failures import JobError
+
+
+def runtime(job):
+    """Which runtime there is, found by importing it where a crash does no harm."""
+    job.phase("import")
+    module = sessions.import_runtime()
+    return {
+        "runtime": {
+            "name": "onnxruntime",
+            "version": module.__version__,
+            "providers": module.get_available_providers(),
+            "numpy": np.__version__,
+        }
+    }
+
+
+def probe(job):
+    """Facts of the machine and their fingerprint; without a runtime too."""
+    job.phase("import")
+    try:
+        module = sessions.import_runtime()
+    except JobError as error:
+        return dict(machine.facts(None, []), runtime_error=error.text)
+    return machine.facts(module.__version__, module.get_available_providers())
+
+
+def footprint(job):
+    """Size, load time, first run and peak memory of one model alone in a process.
+
+    The peak counts from the level after the runtime was imported and the feed was read.
+    """
+    path, feeds_path, settings = (
+        _model(job, "model"),
+        job.get("feeds", str),
+        job.get("settings", dict),
+    )
+    job.phase("import")
+    sessions.import_runtime()
+    feed = sessions.read_feeds(feeds_path, limit=1)[0]
+    cleared = machine.forget_peak()
+    before = machine.process_memory()
+    job.phase("load candidate")
+    start = time.perf_counter()
+    session = sessions.open_session(path, settings)
+    load_s = time.perf_counter() - start
+    job.phase("run candidate")
+    start = time.perf_counter()
+    sessions.run_once(session, feed)
+    first_run_s = time.perf_counter() - start
+    for _ in range(2):
+        sessions.run_once(session, feed)
+    after = machine.process_memory()
+    return {
+        "size_bytes": onnxfile.size_bytes(path),
+        "load_s": load_s,
+        "first_run_s": first_run_s,
+        "peak_memory_bytes": _peak(before, after, cleared),
+        "level_bytes": before[0] if before else None,
+        "providers": session.get_providers(),
+    }
+
+
+def _peak(before, after, cleared):
+    """Bytes above the level; None where the system does not say.
+
+    Where the old peak could not be cleared, and the new one is not above it, nothing is known.
+    """
+    if before is None or after is None or (not cleared and after[1] == before[1]):
+        return None
+    return max(0, after[1] - before[0])
+
+
+def bench(job):
+    """Blocks of candidate and baseline in turn: A B, B A, A B, ..."""
+    feeds = sessions.read_feeds(job.get("feeds", str))
+    warmup = job.get("warmup", dict)
+    sides = {"candidate": job.get("settings", dict), "baseline": job.get("baseline_settings", dict)}
+    order = sorted(sides, key=lambda side: side != job.get("first", str))
+    job.phase("import")
+    sessions.import_runtime()
+    timed, warm, providers = {}, {}, {}
+    for side in order:
+        job.phase("load " + side)
+        session = sessions.open_session(_model(job, side), sides[side])
+        providers[side] = session.get_providers()
+        timed[side] = timing.Timed(session, feeds)
+    for side in order:
+        job.phase("run " + side)
+        warm[side] = timed[side].warm_up(
+            float(warmup["floor_s"]),
+            int(warmup["floor_runs"]),
+            float(warmup["cap_s"]),
+            float(warmup["tolerance"]),
+        )
+    blocks = {"candidate": [], "baseline": []}
+    for pair in range(job.get("pairs", int)):
+        for side in order if pair % 2 == 0 else order[::-1]:
+            job.phase("run " + side)
+            block = timed[side].block(
+                float(job.get("min_seconds", (int, float))), job.get("min_runs", int)
+            )
+            blocks[side].append(block)
+    return {
+        "candidate": _side("candidate", blocks, warm, timed, providers),
+        "baseline": _side("baseline", blocks, warm, timed, providers),
+        "processors": machine.processors(),
+        "python": platform.python_version(),
+        "runtime": sessions.import_runtime().__version__,
+        "governor": machine.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "feeds": len(feeds),
+    }
+
+
+def _side(side, blocks, warm, timed, providers):
+    return {
+        "blocks": blocks[side],
+        "warmup": warm[side],
+        "batch": timed[side].batch,
+        "providers": providers[side],
+    }
+
+
+def profile(job):
+    """The nodes that the runtime executed, in order, with mean times of a run.
+
+    A pass of its own, since profiling costs time on every node. Domains come from the graph
+    that the runtime writes down, since the profile does not say them.
+    """
+    path, settings = _model(job, "model"), job.get("settings", dict)
+    feeds = sessions.read_feeds(job.get("feeds", str))
+    runs = job.get("runs", int)
+    prefix = os.path.join(job.folder, "profile")
+    made = os.path.join(job.folder, "optimized.onnx")
+    job.phase("load candidate")
+    session = sessions.open_session(path, settings, profile_prefix=prefix, optimized_path=made)
+    job.phase("run candidate")
+    for index in range(runs + 1):
+        sessions.run_once(session, feeds[index % len(feeds)])
+    written = session.end_profiling()
+    with open(written) as stream:
+        events = json.load(stream)
+    domains = onnxfile.domains(made) if os.path.isfile(made) else {}
+    for name in os.listdir(job.folder):
+        if name.startswith(("profile", "optimized")):
+            os.remove(os.path.join(job.folder, name))
+    return {
+        "nodes": _nodes(events, runs, domains),
+        "runs": runs,
+        "providers": session.get_providers(),
+    }
+
+
+_KERNEL = "_kernel_time"
+
+
+def _nodes(events, runs, domains):
+    """One entry a node; the first run is left out of the times, and of the order it is the source.
+
+    Runs are told apart by the event that ends each of them.
+    """
+    found, run = {}, 0
+    for event in sorted(events, key=lambda event: event.get("ts", 0)):
+        if event.get("name") == "model_run":
+            run += 1
+        name = event.get("name", "")
+        if event.get("cat") != "Node" or not name.endswith(_KERNEL):
+            continue
+        details, name = event.get("args", {}), name[: -len(_KERNEL)]
+        operator = details.get("op_name", "")
+        node = found.setdefault(
+            (name, operator, details.get("node_index")),
+            {
+                "name": name,
+                "op": operator,
+                "domain": domains.get((name, operator)),
+                "provider": details.get("provider", ""),
+                "time_s": 0.0,
+                "inputs": _types(details.get("input_type_shape")),
+                "outputs": _types(details.get("output_type_shape")),
+            },
+        )
+        if run > 1:
+            node["time_s"] += event.get("dur", 0) * 1e-6 / runs
+    return list(found.values())
+
+
+def _types(entries):
+    """Element types of a node's tensors, as the runtime names them."""
+    return [name for entry in entries or [] for name in entry]
+
+
+def infer(job):
+    """Outputs of every sample, in an npz with the keys `<sample>/<output name>`.
+
+    `state` names outputs that become inputs of the next sample, within the samples that have
+    the same entry in `groups` (without groups: all).
+    """
+    path, settings = _model(job, "model"), job.get("settings", dict)
+    feeds = sessions.read_feeds(job.get("feeds", str))
+    state = job.arguments.get("state") or {}
+    groups = job.arguments.get("groups") or [0] * len(feeds)
+    job.phase("load candidate")
+    session = sessions.open_session(path, settings)
+    names = [output.name for output in session.get_outputs()]
+    job.phase("run candidate")
+    arrays, carried = {}, {}
+    for index, feed in enumerate(feeds):
+        if index and groups[index] != groups[index - 1]:
+            carried = {}
+        outputs = dict(zip(names, sessions.run_once(session, dict(feed, **carried))))
+        carried = {state[name]: outputs[name] for name in state}
+        for name in names:
+            arrays["%d/%s" % (index, name)] = outputs[name]
+    place = os.path.join(job.folder, "outputs-%d-%d.npz" % (os.getpid(), int(time.time() * 1000)))
+    with open(place, "wb") as stream:
+        np.savez(stream, **arrays)
+    return {"outputs": place, "samples": len(feeds), "providers": session.get_providers()}
+
+
+def _model(job, name):
+    return os.path.abspath(job.get(name, str))
+
+
+VERBS = {
+    "runtime": runtime,
+    "probe": probe,
+    "footprint": footprint,
+    "bench": bench,
+    "profile": profile,
+    "infer": infer,
+}

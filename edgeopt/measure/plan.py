@@ -1,0 +1,120 @@
+"""`Protocol`: how much is run for one measurement. Rungs from cheap to publishable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from edgeopt.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """One rung of the measurement protocol.
+
+    A round is a fresh process that opens candidate and baseline, warms both up, and runs `pairs`
+    block pairs in the order A B, B A, A B, ... A run of L seconds is executed
+
+        rounds * 2 * (warm-up + pairs * max(min_runs, min_seconds / L))
+
+    times, and the pass costs at least rounds * (start + 2 * floor_s + 2 * pairs * min_seconds)
+    seconds, with a process start of about half a second.
+
+    Args:
+        name: What a trial records.
+        rounds: Fresh processes; below three nothing under 5 % can be claimed.
+        pairs: Block pairs a round.
+        min_seconds: Least length of a block.
+        min_runs: Least runs of a block.
+        floor_s: Least warm-up of each model; a window of its end test is half as long.
+        floor_runs: Least runs of a warm-up.
+        cap_s: Longest warm-up; a model that has not settled by then is flagged.
+        tolerance: How near the medians of the last two warm-up windows must be, as a share.
+        profile_runs: Runs of the profiling pass.
+        deadline_s: When the device ends a job of this rung.
+    """
+
+    name: str
+    rounds: int
+    pairs: int
+    min_seconds: float
+    min_runs: int
+    floor_s: float
+    floor_runs: int
+    cap_s: float
+    tolerance: float
+    profile_runs: int
+    deadline_s: float
+
+    @property
+    def warmup(self) -> Mapping[str, float]:
+        """The warm-up's part of a `bench` job."""
+        return {
+            "floor_s": self.floor_s,
+            "floor_runs": self.floor_runs,
+            "cap_s": self.cap_s,
+            "tolerance": self.tolerance,
+        }
+
+    def estimate_s(self, latency_s: float, baseline_s: float) -> float:
+        """About how long a measurement takes, process starts and single runs included."""
+        start_s = 0.5
+        block = sum(
+            max(self.min_seconds, self.min_runs * each) for each in (latency_s, baseline_s)
+        )
+        warm = sum(
+            max(self.floor_s, self.floor_runs * each, 6 * each) for each in (latency_s, baseline_s)
+        )
+        passes = 2 * start_s + (4 + self.profile_runs) * latency_s
+        return self.rounds * (start_s + warm + self.pairs * block) + passes
+
+
+QUICK = Protocol(
+    name="quick",
+    rounds=1,
+    pairs=4,
+    min_seconds=0.2,
+    min_runs=5,
+    floor_s=0.1,
+    floor_runs=3,
+    cap_s=3.0,
+    tolerance=0.05,
+    profile_runs=10,
+    deadline_s=180.0,
+)
+NORMAL = Protocol(
+    name="normal",
+    rounds=3,
+    pairs=3,
+    min_seconds=0.3,
+    min_runs=10,
+    floor_s=0.2,
+    floor_runs=5,
+    cap_s=10.0,
+    tolerance=0.03,
+    profile_runs=20,
+    deadline_s=600.0,
+)
+PUBLISH = Protocol(
+    name="publish",
+    rounds=5,
+    pairs=5,
+    min_seconds=2.0,
+    min_runs=64,
+    floor_s=1.0,
+    floor_runs=10,
+    cap_s=60.0,
+    tolerance=0.01,
+    profile_runs=50,
+    deadline_s=3600.0,
+)
+PROTOCOLS: Mapping[str, Protocol] = {rung.name: rung for rung in (QUICK, NORMAL, PUBLISH)}
+
+
+def protocol(name: str) -> Protocol:
+    """The rung of that name.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if name not in PROTOCOLS:
+        raise UsageError(f"there is no protocol {name!r}", hint="use " + ", ".join(PROTOCOLS))
+    return PROTOCOLS[name]
