@@ -63,6 +63,8 @@ class DataSet:
         probes: The test samples under built-in or user-given shifts.
         state: Output name to input name: the output of one sample feeds the next one of its group.
         metric_options: Options of the metric that belong to the data (class names, a charset).
+        metric: The metric that the data or the user names; empty where neither does.
+        notes: What a reader of results must know about the data, one sentence each.
     """
 
     digest: str
@@ -72,6 +74,8 @@ class DataSet:
     probes: tuple[Part, ...] = ()
     state: Mapping[str, str] = field(default_factory=dict[str, str])
     metric_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    metric: str = ""
+    notes: tuple[str, ...] = ()
 
     @property
     def labelled(self) -> bool:

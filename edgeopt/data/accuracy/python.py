@@ -1,0 +1,127 @@
+"""A user's own metric: an object with the protocol's methods, or a function a sample.
+
+`--metric python:package.thing` where thing is `(outputs, target) -> float` (higher is better; the
+value is the mean), an object with `evidence` and `value`, or a class of such objects, which gets
+the options.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import isclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgeopt.core.data import Array
+from edgeopt.core.protocols import AccuracyMetric, Arrays
+from edgeopt.data.python_object import load_object, running
+from edgeopt.errors import DataError
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function of outputs and target: evidence is its value and 1, the value their mean."""
+
+    function: Callable[[Arrays, Array | None], float]
+    where: str
+    needs_target: bool = False
+    needs_reference: bool = False
+
+    def evidence(self, outputs: Arrays, target: Array | None, reference: Arrays | None) -> Floats:
+        """One row.
+
+        Raises:
+            DataError: The function raised, or gave no finite number.
+        """
+        with running(self.where, "the metric failed on a sample"):
+            found = float(self.function(outputs, target))
+        if not np.isfinite(found):
+            raise DataError(f"the metric gave {found}", where=self.where)
+        return np.array([[found, 1.0]])
+
+    def value(self, evidence: Floats) -> float:
+        """The mean."""
+        return float(self.of_sums(evidence.sum(axis=0, keepdims=True))[0])
+
+    def of_sums(self, sums: Floats) -> Floats:
+        """See `Additive`."""
+        return sums[:, 0] / sums[:, 1]
+
+    def chance(self, evidence: Floats) -> None:
+        """Unknown for a function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guarded:
+    """A user's metric object, whose exceptions become messages."""
+
+    metric: AccuracyMetric
+    where: str
+
+    @property
+    def needs_target(self) -> bool:
+        """As the object says."""
+        return bool(getattr(self.metric, "needs_target", True))
+
+    @property
+    def needs_reference(self) -> bool:
+        """As the object says."""
+        return bool(getattr(self.metric, "needs_reference", False))
+
+    def evidence(self, outputs: Arrays, target: Array | None, reference: Arrays | None) -> Floats:
+        """The object's rows.
+
+        Raises:
+            DataError: It raised, or gave something that is no array of finite numbers.
+        """
+        with running(self.where, "the metric failed on a sample"):
+            found = np.asarray(self.metric.evidence(outputs, target, reference), dtype=np.float64)
+        if not np.isfinite(found).all():
+            raise DataError("the metric gave evidence that is not finite", where=self.where)
+        return found
+
+    def value(self, evidence: Floats) -> float:
+        """The object's value."""
+        with running(self.where, "the metric failed on its evidence"):
+            return float(self.metric.value(evidence))
+
+    def chance(self, evidence: Floats) -> float | None:
+        """The object's, where it has that."""
+        if not hasattr(self.metric, "chance"):
+            return None
+        with running(self.where, "the metric failed on its evidence"):
+            return self.metric.chance(evidence)
+
+
+def load(*, function: str = "", **options: Any) -> AccuracyMetric:
+    """The metric that a specification names.
+
+    Raises:
+        DataError: It cannot be imported, or is neither a metric nor a function.
+    """
+    where = f"python:{function}"
+    found = load_object(function)
+    if isclass(found):
+        with running(where, "the metric cannot be made"):
+            found = found(**options)
+        options = {}
+    if options:
+        raise DataError(
+            f"a metric that is no class takes no options, given: {', '.join(sorted(options))}",
+            where=where,
+        )
+    if hasattr(found, "evidence") and hasattr(found, "value"):
+        return Guarded(found, where)
+    if callable(found):
+        return Function(found, where)
+    raise DataError(
+        f"a {type(found).__name__} is not a metric",
+        where=where,
+        hint="give a function (outputs, target) -> float, or an object with evidence and value",
+    )
+
+
+PLUGIN = load
