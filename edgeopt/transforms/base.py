@@ -88,6 +88,15 @@ class Evidence(Protocol):
         """Mean a channel of the named values over the calibration part."""
         ...
 
+    @property
+    def reference(self) -> ir.Model | None:
+        """The float graph of the build under way, before its first quantize action."""
+        ...
+
+    def remember_float(self, model: ir.Model) -> None:
+        """Take a graph as `reference`; whoever calls does not change it any more."""
+        ...
+
     def feeds(self, count: int) -> Sequence[Feed]:
         """Some calibration feeds."""
         ...

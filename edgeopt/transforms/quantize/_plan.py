@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
-from edgeopt.transforms.base import Evidence, Range
+from edgeopt.transforms.base import Evidence, Range, Rejection
 from edgeopt.transforms.groups import (
     JOINING,
     MOVING,
@@ -64,11 +64,13 @@ class Plan:
         return self._scales[key]
 
 
-def plan_of(model: ir.Model, action: Action, evidence: Evidence) -> Plan:
+def plan_of(model: ir.Model, action: Action, evidence: Evidence) -> Plan | Rejection:
     """The plan of a graph, computed where it holds no pairs yet, else the one that it came with."""
     graph = model.graph
-    held = _held(graph)
-    if held is not None and any(node.op_type in QUANTIZERS for node in graph):
+    held = held_plan(graph)
+    if holds_quantizers(graph):
+        if held is None:
+            return Rejection(reason="the model came with quantizers of its own")
         if held.graph is not graph:
             held = replace(held, graph=graph, nodes=_by_name(graph))
             graph.meta[_KEY] = held
@@ -91,7 +93,13 @@ def plan_of(model: ir.Model, action: Action, evidence: Evidence) -> Plan:
     return plan
 
 
-def _held(graph: ir.Graph) -> Plan | None:
+def holds_quantizers(graph: ir.Graph) -> bool:
+    """Whether any node of the main graph converts to or from integer codes."""
+    return any(node.op_type in QUANTIZERS for node in graph)
+
+
+def held_plan(graph: ir.Graph) -> Plan | None:
+    """The plan that a graph came with; stale once the graph holds no pairs any more."""
     return graph.meta.get(_KEY)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
 
 

@@ -26,7 +26,7 @@ from edgeopt.transforms.groups import (
     is_weighted,
     name_of,
 )
-from edgeopt.transforms.quantize._plan import Plan, plan_of
+from edgeopt.transforms.quantize._plan import Plan, held_plan, holds_quantizers, plan_of
 from edgeopt.transforms.quantize._weights import quantize_constants
 
 OPSET_NEEDED = 13
@@ -68,6 +68,8 @@ class StaticQdq:
         if refused is not None:
             return refused
         plan = plan_of(editor.model, action, evidence)
+        if isinstance(plan, Rejection):
+            return plan
         group = plan.groups.get(action.site)
         if group is None:
             return Rejection(reason="no weighted node makes this value")
@@ -86,6 +88,8 @@ def _refused(model: ir.Model) -> Rejection | None:
     if opset < OPSET_NEEDED:
         reason = f"opset {opset} has no per-channel DequantizeLinear, {OPSET_NEEDED} has"
         return Rejection(reason=reason)
+    if holds_quantizers(model.graph) and held_plan(model.graph) is None:
+        return Rejection(reason="the model came with quantizers of its own")
     return None
 
 
