@@ -4,6 +4,7 @@ This is the only place that knows a maximum from a minimum: everything that comp
 on `cost`, which is always minimised.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,19 +38,25 @@ class Objective:
     bound: float | None = None
 
     def cost(self, trial: Trial) -> float | None:
-        """The value to minimise; None where the trial does not have it."""
+        """The value to minimise; None where the trial does not have it (NaN is no value)."""
         found = trial.value(self.metric)
         if found is None:
             return None
         value = found.value
+        if math.isnan(value):
+            return None
         if self.statistic not in {"point", "p50"} and found.samples is not None:
             value = found.samples.quantile(float(self.statistic[1:]) / 100)
         return value if self.direction == "min" else -value
 
+    @property
+    def limit(self) -> float:
+        """The highest cost that is still feasible; infinity without a bound."""
+        if self.bound is None:
+            return math.inf
+        return self.bound if self.direction == "min" else -self.bound
+
     def feasible(self, trial: Trial) -> bool:
         """Whether the trial keeps the bound; a missing value does not."""
         cost = self.cost(trial)
-        if self.bound is None:
-            return cost is not None
-        limit = self.bound if self.direction == "min" else -self.bound
-        return cost is not None and cost <= limit
+        return cost is not None and cost <= self.limit

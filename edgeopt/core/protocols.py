@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from edgeopt.core.action import Action, Choice, Recipe
 from edgeopt.core.candidate import Candidate
+from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
 
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -60,7 +61,11 @@ class Space(Protocol):
         ...
 
     def observe(self, recipe: Recipe) -> Arrays:
-        """Graph and legal actions as arrays: nodes, edges, actions. See `graph.features`."""
+        """Graph and legal actions as arrays: nodes, edges, actions. See `graph.features`.
+
+        Shapes and dtypes are the same for every recipe (padded); values are finite. Arrays whose
+        name begins with `action` have one row an action, in the order of `legal`.
+        """
         ...
 
     def static_cost(self, recipe: Recipe) -> Mapping[str, float]:
@@ -78,6 +83,18 @@ class Strategy(Protocol):
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Results, in the order of asking, failures included."""
+        ...
+
+
+class StrategyFactory(Protocol):
+    """What a file of `search/strategies` offers as its `PLUGIN`."""
+
+    def __call__(self, space: Space, *, seed: int, objectives: tuple[Objective, ...]) -> Strategy:
+        """A new strategy: what it asks depends on the seed and on what it is told, only.
+
+        Raises:
+            UsageError: A package that it needs is not installed.
+        """
         ...
 
 

@@ -1,0 +1,89 @@
+"""Integer codes: one alternative a choice, what strategies recombine and draw.
+
+Code 0 of every choice is what the baseline does. `Space.decode` leaves out what does not apply in
+a combination, so that different codes may mean one recipe; `encode` finds the codes that a recipe
+names.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from edgeopt.core.action import Choice, Recipe
+
+Codes = tuple[int, ...]
+EXACT = frozenset({"rewrite", "fuse"})
+
+
+def encode(choices: Sequence[Choice], recipe: Recipe) -> Codes | None:
+    """The codes of a recipe; None where it holds actions that no choice offers."""
+    left = {action.bare() for action in recipe.actions}
+    codes: list[int] = []
+    for choice in choices:
+        alternatives = [frozenset(a.bare() for a in found) for found in choice.alternatives]
+        fitting = [index for index, actions in enumerate(alternatives) if actions <= left]
+        best = max(fitting, key=lambda index: (len(alternatives[index]), -index))
+        left -= alternatives[best]
+        codes.append(best)
+    return None if left else tuple(codes)
+
+
+def heuristic(choices: Sequence[Choice]) -> tuple[Codes, ...]:
+    """What is worth a try before anything was measured, without duplicates.
+
+    Nothing; everything exact; on top of it each other family alone with each of its alternatives;
+    all families together; and each family over one half of the network only (choices are in graph
+    order).
+    """
+    found: dict[Codes, None] = {}
+
+    def add(pick: Callable[[int, Choice], int]) -> None:
+        codes = (min(pick(i, c), len(c) - 1) for i, c in enumerate(choices))
+        found[tuple(codes)] = None
+
+    def exact(choice: Choice) -> int:
+        return int(choice.family in EXACT)
+
+    add(lambda _, choice: 0)
+    add(lambda _, choice: exact(choice))
+    for family, alternative in _inexact(choices):
+        add(lambda _, c, f=family, a=alternative: a if c.family == f else exact(c))
+    add(lambda _, choice: 1)
+    for family, alternative in _inexact(choices):
+        places = [i for i, choice in enumerate(choices) if choice.family == family]
+        middle = len(places) // 2
+        for half in (frozenset(places[:middle]), frozenset(places[middle:])):
+            add(lambda i, c, h=half, a=alternative: a if i in h else exact(c))
+    return tuple(found)
+
+
+def _inexact(choices: Sequence[Choice]) -> Iterator[tuple[str, int]]:
+    """Each family that changes outputs, with each index that an alternative of it has."""
+    widest: dict[str, int] = {}
+    for choice in choices:
+        if choice.family not in EXACT:
+            widest[choice.family] = max(len(choice), widest.get(choice.family, 0))
+    for family, size in widest.items():
+        for alternative in range(1, size):
+            yield family, alternative
+
+
+def draw(choices: Sequence[Choice], generator: np.random.Generator) -> Codes:
+    """Random codes: how much of a family is on, and which alternatives, is drawn first.
+
+    Fair coins would put every draw in the middle of the space, where half of everything is on:
+    a density uniform over 0..1 covers sparse and dense recipes alike. Exact rewrites are mostly
+    on, since they cost nothing (density Beta(4, 1)).
+    """
+    density: dict[str, float] = {}
+    taste: dict[tuple[str, int], np.ndarray] = {}
+    codes: list[int] = []
+    for choice in choices:
+        family, others = choice.family, len(choice) - 1
+        if family not in density:
+            density[family] = generator.beta(4, 1) if family in EXACT else generator.random()
+        if (family, others) not in taste and others > 0:
+            taste[family, others] = generator.dirichlet(np.ones(others))
+        on = generator.random() < density[family] and others > 0
+        codes.append(1 + int(generator.choice(others, p=taste[family, others])) if on else 0)
+    return tuple(codes)
