@@ -204,18 +204,19 @@ def if_model(*, seed: int = 0) -> onnx.ModelProto:
     b.constant("zero", np.zeros((), np.float32))
     b.node("ReduceSum", ["x"], "total", keepdims=0)
     b.node("Greater", ["total", "zero"], "positive")
-    b.node("If", ["positive"], "chosen", then_branch=_branch(1), else_branch=_branch(2, neg=True))
+    then, other = _branch("then", seed + 1), _branch("else", seed + 2, neg=True)
+    b.node("If", ["positive"], "chosen", then_branch=then, else_branch=other)
     b.node("Relu", ["chosen"], "y")
     return b.model([("x", "float32", ("N", 4))], [("y", "float32", ("N", 4))])
 
 
-def _branch(seed: int, *, neg: bool = False) -> onnx.GraphProto:
+def _branch(name: str, seed: int, *, neg: bool = False) -> onnx.GraphProto:
     inner = Builder(seed)
-    value = inner.node("MatMul", ["x", inner.weight(f"branch{seed}.w", 4, 4)], f"branch{seed}.mm")
+    value = inner.node("MatMul", ["x", inner.weight(f"{name}.w", 4, 4)], f"{name}.mm")
     if neg:
-        value = inner.node("Neg", [value], f"branch{seed}.neg")
+        value = inner.node("Neg", [value], f"{name}.neg")
     outputs = _infos([(value, "float32", ("N", 4))])
-    return helper.make_graph(inner.nodes, f"branch{seed}", [], outputs, inner.initializers)
+    return helper.make_graph(inner.nodes, name, [], outputs, inner.initializers)
 
 
 def hardswish_spelled(*, seed: int = 0) -> onnx.ModelProto:
