@@ -12,15 +12,14 @@ Codes: `bad_request` (a defect of the caller), `provider_missing` (the device ca
 asked), and the results of a candidate: `load_failed`, `run_failed`, `crash`, `oom`, `timeout`.
 `phase` says what the job was doing: `import`, `load candidate`, `run baseline`, ...
 
-| verb | arguments | reply |
-|---|---|---|
-| hello | | protocol, python, verbs, runtime, runtime_error |
-| probe | | facts of the machine, fingerprint |
-| footprint | model, feeds, settings | size_bytes, load_s, first_run_s, peak_memory_bytes |
-| bench | candidate, baseline, feeds, settings, baseline_settings, first, warmup, pairs, min_seconds, min_runs | rounds of alternating blocks with raw times |
-| profile | model, feeds, settings, runs | nodes as the runtime built them, with times |
-| infer | model, feeds, settings, state, groups | outputs: path of an npz |
-| bye | | |
+hello      protocol, python, verbs, runtime, runtime_error
+probe      facts of the machine and their fingerprint
+footprint  model, feeds, settings: size_bytes, load_s, first_run_s, peak_memory_bytes
+bench      candidate, baseline, feeds, settings, baseline_settings, first, warmup, pairs,
+           min_seconds, min_runs: alternating blocks with raw times
+profile    model, feeds, settings, runs: nodes as the runtime built them, with times
+infer      model, feeds, settings, state, groups: outputs, the path of an npz
+bye        ends the agent
 
 A verb is one entry in `verbs.VERBS`; a sensor will be one file in a folder `sensors`.
 """

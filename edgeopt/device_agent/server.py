@@ -101,7 +101,7 @@ def _parse(line):
     try:
         request = json.loads(line)
     except ValueError:
-        raise JobError("bad_request", "this line is not JSON: " + line[:80])
+        raise JobError("bad_request", "this line is not JSON: " + line[:80]) from None
     if not isinstance(request, dict) or not all(
         isinstance(request.get(key), str) for key in ("id", "verb")
     ):

@@ -3,7 +3,6 @@
 import os
 
 import numpy as np
-
 from failures import JobError
 
 _LEVELS = {
@@ -26,7 +25,7 @@ def import_runtime():
             "runtime_missing",
             "onnxruntime cannot be imported: %s" % error,
             "install onnxruntime for this Python",
-        )
+        ) from error
     onnxruntime.set_default_logger_severity(3)
     return onnxruntime
 
@@ -65,7 +64,7 @@ def open_session(path, settings, profile_prefix=None, optimized_path=None):
     try:
         session = runtime.InferenceSession(path, options, providers=chosen)
     except Exception as error:  # the runtime's errors have no common class
-        raise runtime_failure("load_failed", error)
+        raise runtime_failure("load_failed", error) from error
     if session.get_providers()[0] != provider:
         raise _missing(provider, "the runtime fell back to " + session.get_providers()[0])
     # Since 1.9 the wrapper opens another session by itself when a provider fails in a run.
@@ -120,7 +119,7 @@ def read_feeds(path, limit=None):
                     array = np.ascontiguousarray(stored[key]).reshape(stored[key].shape)
                     feeds.setdefault(int(number), {})[name] = array
     except (IOError, OSError, ValueError, KeyError) as error:
-        raise JobError("bad_request", "the feeds cannot be read: %s" % error)
+        raise JobError("bad_request", "the feeds cannot be read: %s" % error) from error
     if not feeds:
         raise JobError("bad_request", "the feeds file holds no sample: " + path)
     return [feeds[number] for number in sorted(feeds)]
@@ -135,4 +134,4 @@ def run_once(session, feed):
     try:
         return session.run(None, feed)
     except Exception as error:  # the runtime's errors have no common class
-        raise runtime_failure("run_failed", error)
+        raise runtime_failure("run_failed", error) from error

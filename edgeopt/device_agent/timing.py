@@ -91,7 +91,7 @@ class Timed(object):
                 del outputs
                 done += batch
         except Exception as error:  # the runtime's errors have no common class
-            raise sessions.runtime_failure("run_failed", error)
+            raise sessions.runtime_failure("run_failed", error) from error
         finally:
             if enabled:
                 gc.enable()

@@ -5,9 +5,8 @@ import os
 import platform
 import time
 
-import numpy as np
-
 import machine
+import numpy as np
 import onnxfile
 import sessions
 import timing

@@ -57,9 +57,7 @@ class Protocol:
     def estimate_s(self, latency_s: float, baseline_s: float) -> float:
         """About how long a measurement takes, process starts and single runs included."""
         start_s = 0.5
-        block = sum(
-            max(self.min_seconds, self.min_runs * each) for each in (latency_s, baseline_s)
-        )
+        block = sum(max(self.min_seconds, self.min_runs * each) for each in (latency_s, baseline_s))
         warm = sum(
             max(self.floor_s, self.floor_runs * each, 6 * each) for each in (latency_s, baseline_s)
         )

@@ -1,5 +1,6 @@
 """`local`: this machine. The same agent as on any board, over a pipe."""
 
+import contextlib
 import json
 import os
 import queue
@@ -156,10 +157,8 @@ class LocalTarget:
         if self._closed:
             return
         self._closed = True
-        try:
+        with contextlib.suppress(OSError):
             cast("Any", self._agent.stdin).close()
-        except OSError:
-            pass
         try:
             self._agent.wait(_BYE_S)
         except subprocess.TimeoutExpired:
