@@ -1,0 +1,305 @@
+"""`EdgeOpt-v0`: build a recipe one legal action at a time; every step pays what it improved.
+
+A state is a recipe. Action 0 is STOP; action i > 0 is the i-th slot, filled with the legal
+actions in the space's stable order and padded (`action_masks`). An action that is masked changes
+nothing, costs a small penalty and a step. The reward vector is the decrease of each cost,
+relative to the baseline; the scalar is the gain in utility for the episode's preference.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from edgeopt.core.action import Action, Recipe
+from edgeopt.core.protocols import Evaluator, Space
+from edgeopt.envs import slots
+from edgeopt.envs.utility import Scalarization, utility
+from edgeopt.errors import UsageError
+
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Observation = dict[str, Array]
+STOP = 0
+_LIMIT = {"float16": 6e4, "float32": 1e6, "float64": 1e6}
+"""By dtype: features are clipped here, since an observation box must be bounded to be sampled."""
+_REWARD_LIMIT = 1e6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """One point of an episode: what undo goes back to."""
+
+    recipe: Recipe
+    relative: Floats
+    legal: tuple[Action, ...]
+    shown: tuple[int, ...]
+    steps: int = 0
+    ended: bool = False
+
+
+class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
+    """Gymnasium environment over a space and an evaluator.
+
+    Observations are the space's arrays (those named `action...` with one row a slot, row 0 for
+    STOP), `preference` [metrics], `costs` [metrics] relative to the baseline, `steps_left` [1] as
+    a share, and `action_mask` [slots].
+
+    Args:
+        space: What can be done to the model.
+        evaluator: What a recipe costs; its metrics are the reward vector's.
+        max_actions: Slots beside STOP. With more legal actions than slots a subset is shown, a
+            fair share of every family; `info["hidden_actions"]` says how many are not.
+        max_steps: An episode is truncated after so many.
+        scalarization: How vector and preference become the scalar reward.
+        penalty: Taken off for an action that is not legal.
+    """
+
+    metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own convention
+
+    def __init__(
+        self,
+        space: Space,
+        evaluator: Evaluator,
+        *,
+        max_actions: int = 128,
+        max_steps: int = 24,
+        scalarization: Scalarization = "chebyshev",
+        penalty: float = 0.05,
+    ) -> None:
+        self._space = space
+        self._evaluator = evaluator
+        self._max_steps = max_steps
+        self._scalarization: Scalarization = scalarization
+        self._penalty = penalty
+        self._families = slots.families(space.choices)
+        self._slots = 1 + max_actions
+        self._metrics = len(evaluator.metrics)
+        self._baseline = self._baseline_costs()
+        self._preference: Floats = np.full(self._metrics, 1 / self._metrics)
+        self._path: list[_State] = []
+        self.action_space = gymnasium.spaces.Discrete(self._slots)
+        self.observation_space = self._observed_space()
+        self.reward_space = gymnasium.spaces.Box(
+            -_REWARD_LIMIT, _REWARD_LIMIT, (self._metrics,), np.float64
+        )
+
+    # Gymnasium's interface
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Start an episode.
+
+        Args:
+            seed: Of the preference that is drawn.
+            options: `preference` (non-negative [metrics], drawn from a flat Dirichlet distribution
+                where it is not given) and `state` (text of the recipe to start from).
+
+        Raises:
+            UsageError: A preference or a recipe that does not fit.
+        """
+        super().reset(seed=seed)
+        given = options or {}
+        drawn = self.np_random.dirichlet(np.ones(self._metrics))
+        self._preference = self._checked(given["preference"]) if "preference" in given else drawn
+        start = self._read(given["state"]) if "state" in given else self._space.empty()
+        self._path = [self._at(start)]
+        return self._observation(), self._info(np.zeros(self._metrics))
+
+    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """One action: its slot's number.
+
+        Raises:
+            UsageError: Before `reset`, or after the episode's end.
+        """
+        before = self._now()
+        if before.ended:
+            raise UsageError("the episode has ended", hint="call reset() or undo()")
+        steps = before.steps + 1
+        truncated = steps >= self._max_steps
+        if int(action) == STOP:
+            self._push(before, steps=steps, ended=True)
+            return self._observation(), 0.0, True, False, self._info(np.zeros(self._metrics))
+        after = self._after(before, int(action))
+        if isinstance(after, str):
+            self._push(before, steps=steps, ended=truncated)
+            info = {**self._info(np.zeros(self._metrics)), "rejected": after}
+            return self._observation(), -self._penalty, False, truncated, info
+        self._push(after, steps=steps, ended=truncated)
+        reward = self.utility(after.relative) - self.utility(before.relative)
+        info = self._info(before.relative - after.relative)
+        return self._observation(), reward, False, truncated, info
+
+    # Beyond Gymnasium
+
+    def action_masks(self) -> npt.NDArray[np.bool_]:
+        """[slots]: which actions are legal now; STOP always is."""
+        mask = np.zeros(self._slots, dtype=np.bool_)
+        mask[: 1 + len(self._now().shown)] = True
+        return mask
+
+    def slot_actions(self) -> tuple[Action, ...]:
+        """What stands in the slots from 1 on."""
+        now = self._now()
+        return tuple(now.legal[index] for index in now.shown)
+
+    def utility(self, relative: Floats) -> float:
+        """What relative costs are worth for the preference of this episode."""
+        return utility(relative, self._preference, self._scalarization)
+
+    def undo(self) -> Observation:
+        """Take the last step back (or the last `set_state`), its count of steps included.
+
+        Raises:
+            UsageError: There is nothing to take back.
+        """
+        if len(self._path) < 2:
+            raise UsageError("there is no step to take back", hint="take a step first")
+        self._path.pop()
+        return self._observation()
+
+    def fork(self) -> "EdgeOptEnv":
+        """An independent copy: the same future for the same actions.
+
+        Space and evaluator stay shared: both answer for a recipe and are not changed by it.
+        """
+        other = copy.copy(self)
+        other._path = list(self._path)
+        other.np_random = copy.deepcopy(self.np_random)
+        other.action_space = copy.deepcopy(self.action_space)
+        return other
+
+    @property
+    def state(self) -> str:
+        """The recipe so far, as text; `set_state` reads it back."""
+        return self._now().recipe.text
+
+    def set_state(self, text: str) -> Observation:
+        """Go to a recipe; it costs no step, and `undo` comes back.
+
+        Raises:
+            UsageError: The text is no recipe of this space.
+        """
+        now = self._now()
+        self._push(self._at(self._read(text)), steps=now.steps, ended=False)
+        return self._observation()
+
+    # Inside
+
+    def _now(self) -> _State:
+        if not self._path:
+            raise UsageError("the environment was not started", hint="call reset() first")
+        return self._path[-1]
+
+    def _push(self, state: _State, *, steps: int, ended: bool) -> None:
+        self._path.append(replace(state, steps=steps, ended=ended))
+
+    def _at(self, recipe: Recipe) -> _State:
+        legal = self._space.legal(recipe)
+        groups = [self._families.get(action.bare(), action.transform) for action in legal]
+        return _State(
+            recipe=recipe,
+            relative=self._relative(recipe),
+            legal=legal,
+            shown=slots.subset(groups, self._slots - 1),
+        )
+
+    def _after(self, before: _State, slot: int) -> _State | str:
+        """The state behind a slot, or why there is none."""
+        if not 0 < slot <= len(before.shown):
+            return f"slot {slot} holds no action"
+        longer = self._space.then(before.recipe, before.legal[before.shown[slot - 1]])
+        if isinstance(longer, str):
+            return longer
+        after = self._at(longer)
+        return after if np.isfinite(after.relative).all() else "the result cannot be evaluated"
+
+    def _relative(self, recipe: Recipe) -> Floats:
+        return np.asarray(self._evaluator.costs(recipe), dtype=np.float64) / self._baseline
+
+    def _baseline_costs(self) -> Floats:
+        costs = np.asarray(self._evaluator.costs(self._space.empty()), dtype=np.float64)
+        if not np.isfinite(costs).all():
+            raise UsageError("the baseline has no costs", hint="check the evaluator")
+        return np.where(costs == 0, 1.0, np.abs(costs))
+
+    def _checked(self, given: Any) -> Floats:
+        found = np.asarray(given, dtype=np.float64)
+        fits = found.shape == (self._metrics,) and np.isfinite(found).all()
+        if not fits or (found < 0).any() or found.sum() <= 0:
+            raise UsageError(
+                f"{given!r} is not a preference",
+                hint=f"give {self._metrics} non-negative weights: {self._evaluator.metrics}",
+            )
+        return found / found.sum()
+
+    def _read(self, text: str) -> Recipe:
+        wanted = Recipe.parse(text)
+        recipe: Recipe | str = self._space.empty()
+        if wanted.baseline != recipe.baseline:
+            raise UsageError("the recipe is for another model", hint="take one of this baseline")
+        for action in wanted.actions:
+            recipe = self._space.then(recipe, action.bare())
+            if isinstance(recipe, str):
+                raise UsageError(f"the recipe does not apply: {recipe}", where=action.text)
+        return recipe
+
+    def _arrays(self, recipe: Recipe, shown: tuple[int, ...]) -> Observation:
+        """The space's arrays, those of actions with one row a slot."""
+        found: Observation = {}
+        for name, array in self._space.observe(recipe).items():
+            rows = self._rows(array, shown) if name.startswith("action") else array
+            limit = _LIMIT.get(rows.dtype.name)
+            clipped = rows if limit is None else np.clip(rows, -limit, limit)
+            found[name] = np.array(clipped, dtype=np.int8 if rows.dtype == np.bool_ else rows.dtype)
+        return found
+
+    def _rows(self, array: Array, shown: tuple[int, ...]) -> Array:
+        rows = np.zeros((self._slots, *array.shape[1:]), dtype=array.dtype)
+        there = [index for index in shown if index < len(array)]
+        rows[1 : 1 + len(there)] = array[there]
+        return rows
+
+    def _observation(self) -> Observation:
+        now = self._now()
+        left = 1 - now.steps / self._max_steps
+        return {
+            **self._arrays(now.recipe, now.shown),
+            "preference": self._preference.astype(np.float32),
+            "costs": np.clip(now.relative, -1e6, 1e6).astype(np.float32),
+            "steps_left": np.array([left], dtype=np.float32),
+            "action_mask": self.action_masks().astype(np.int8),
+        }
+
+    def _observed_space(self) -> Any:
+        arrays = self._arrays(self._space.empty(), ())
+        boxes: dict[str, Any] = {name: _box(array) for name, array in arrays.items()}
+        boxes["preference"] = gymnasium.spaces.Box(0, 1, (self._metrics,), np.float32)
+        boxes["costs"] = gymnasium.spaces.Box(-1e6, 1e6, (self._metrics,), np.float32)
+        boxes["steps_left"] = gymnasium.spaces.Box(0, 1, (1,), np.float32)
+        boxes["action_mask"] = gymnasium.spaces.Box(0, 1, (self._slots,), np.int8)
+        return gymnasium.spaces.Dict(boxes)
+
+    def _info(self, vector: Floats) -> dict[str, Any]:
+        now = self._now()
+        return {
+            "vector_reward": vector.copy(),
+            "relative_costs": now.relative.copy(),
+            "metrics": self._evaluator.metrics,
+            "recipe": now.recipe.digest,
+            "legal_actions": len(now.legal),
+            "hidden_actions": len(now.legal) - len(now.shown),
+        }
+
+
+def _box(array: Array) -> gymnasium.spaces.Box:
+    kind = array.dtype
+    if kind.name in _LIMIT:
+        limit = _LIMIT[kind.name]
+        return gymnasium.spaces.Box(-limit, limit, array.shape, kind.type)
+    bounds = np.iinfo(kind)
+    return gymnasium.spaces.Box(bounds.min, bounds.max, array.shape, kind.type)
