@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
+import onnx
 import onnx_ir as ir
 import onnxruntime  # pyright: ignore[reportMissingTypeStubs]
 from onnxruntime.capi import onnxruntime_pybind11_state  # pyright: ignore
@@ -237,6 +238,26 @@ def synthetic_feed(graph: ir.Model, *, free: int = 1, seed: int = 0) -> dict[str
         else:
             feed[item.name] = np.asarray(generator.integers(0, 2, shape), dtype)
     return feed
+
+
+def optimized(model: onnx.ModelProto, level: str) -> onnx.ModelProto:
+    """The graph that the runtime makes of a model at a level (`basic`, `extended`, `all`).
+
+    Raises:
+        RuntimeFailure: The runtime does not load the model.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "optimized.onnx"
+        options = _options(RuntimeSettings(optimization=level), None)
+        options.optimized_model_filepath = str(path)
+        try:
+            ort.InferenceSession(
+                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+            )
+        except _RUNTIME_ERRORS as error:
+            text = f"the runtime does not load the model: {reason(error)}"
+            raise RuntimeFailure(text) from error
+        return onnx.load(path)
 
 
 def profile_nodes(
