@@ -60,7 +60,7 @@ class ToySpace:
         self.weights = np.round(generator.lognormal(8.0, 0.8, sites))
         self.damage = 0.02 * generator.lognormal(0.0, 1.0, sites)
         self.tension = 0.5 * generator.random(max(sites - 1, 0))
-        self.boundary_s = 0.15 * float(self.cost_s.mean())
+        self.boundary_s = 0.15 * float(self.cost_s.sum()) / max(sites, 1)
         self._rows = rows or 3 * sites + rewrites + sites
 
     @cached_property

@@ -89,7 +89,7 @@ class Nsga2:
         return found
 
     def _children(self, count: int) -> Sequence[Codes]:
-        if not self._told:
+        if not self._told or not self._space.choices:
             return ()
         costs, excess = self._archive()
         return self._mating(tuple(self._told), costs, excess, count)
