@@ -1,0 +1,303 @@
+"""The one document that every format of a report renders, and that `run --json` prints.
+
+Pure: trials and what is known about the run go in, a JSON object comes out. `schema.json` beside
+this file describes it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgeopt.core.front import Front, cost_matrix, front_of, strongest
+from edgeopt.core.indicators import knee
+from edgeopt.core.ledger import Account, Ledger
+from edgeopt.core.objective import Objective
+from edgeopt.core.study import Study
+from edgeopt.core.trial import Trial
+from edgeopt.report import findings
+from edgeopt.report.picks import Pick, picks, verdict
+from edgeopt.report.points import Point, Setting, identity, point
+from edgeopt.report.words import quantity
+from edgeopt.units import format_seconds
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportContext:
+    """What a report says that the trials do not know.
+
+    Args:
+        models: Digest of a built file to its path.
+        objectives: Of the front, with the bounds that follow from the baseline; empty takes the
+            study's.
+        peer_labels: Labels of the trials that a user would try without us.
+        allowed_drop: As the user gave it (`1pt`); empty without a bound.
+        decidable_drop: Smallest accuracy drop that the search part can decide (0..1); None where
+            it was not determined.
+        samples: Part of the data to its number of samples.
+        flips: Trial number to samples (lost, won) against the baseline, on the search part.
+        command: The line that ran the study.
+        versions: Package to version.
+        references: What else the numbers rest on: name to digest.
+        created: ISO 8601 time.
+        report: Path of the page; empty where none is written.
+        interrupted: Whether the search was stopped before its budget was spent.
+        checked: What was checked, one sentence each.
+        unknown: What else is not known, one sentence each.
+    """
+
+    models: Mapping[str, str] = field(default_factory=dict[str, str])
+    objectives: tuple[Objective, ...] = ()
+    peer_labels: tuple[str, ...] = ()
+    allowed_drop: str = ""
+    decidable_drop: float | None = None
+    samples: Mapping[str, int] = field(default_factory=dict[str, int])
+    flips: Mapping[int, tuple[int, int]] = field(default_factory=dict[int, tuple[int, int]])
+    command: str = ""
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    references: Mapping[str, str] = field(default_factory=dict[str, str])
+    created: str = ""
+    report: str = ""
+    interrupted: bool = False
+    checked: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+
+def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> dict[str, Any]:
+    """Everything a report says, as a JSON object with a `schema_version`."""
+    devices = {name: _device(name, study, trials, context) for name in study.devices}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "created": context.created,
+        "interrupted": context.interrupted,
+        "study": _study(study, context),
+        "baseline": {name: found["baseline"] for name, found in devices.items()},
+        "shipped_today": {name: found["shipped"] for name, found in devices.items()},
+        "fronts": {name: found["front"] for name, found in devices.items()},
+        "picks": {name: found["picks"] for name, found in devices.items()},
+        "verdict": {name: found["verdict"] for name, found in devices.items()},
+        "candidates": {name: found["points"] for name, found in devices.items()},
+        "in_vain": {name: found["in_vain"] for name, found in devices.items()},
+        "unknown": {name: found["unknown"] for name, found in devices.items()},
+        "checked": {name: found["checked"] for name, found in devices.items()},
+        "failures": findings.failures(trials),
+        "ledger": _ledger(trials),
+        "report": context.report,
+        "reproduce": _reproduce(study, trials, context),
+    }
+
+
+def quality_metric(objectives: Sequence[Objective]) -> str:
+    """The metric to be kept high (`accuracy`, `agreement`); empty where there is none."""
+    return next((o.metric for o in objectives if o.direction == "max"), "")
+
+
+def _device(
+    name: str, study: Study, trials: Sequence[Trial], context: ReportContext
+) -> dict[str, Any]:
+    objectives = context.objectives or study.objectives
+    mine = strongest(trial for trial in trials if trial.device == name)
+    front = front_of(mine, objectives, name)
+    setting = Setting(
+        baseline=_baseline(mine),
+        objectives=objectives,
+        quality=quality_metric(objectives),
+        peer_labels=context.peer_labels,
+        models=context.models,
+        flips=context.flips,
+    )
+    points = _points(mine, front, setting)
+    by_id = {each["id"]: each for each in points}
+    members = [by_id[identity(trial)] for trial in front.members]
+    base = by_id[identity(setting.baseline)] if setting.baseline else None
+    shipped = _shipped(points, base, setting)
+    bend = knee(front)
+    evidence = findings.Evidence(
+        members=members,
+        points=points,
+        baseline=base,
+        shipped=shipped,
+        quality=setting.quality,
+        front=front,
+    )
+    return {
+        "baseline": base,
+        "shipped": shipped,
+        "front": members,
+        "points": points,
+        "picks": _picks(members, base, bend, setting.quality),
+        "verdict": _verdict(points, base, shipped, study, setting, context),
+        "in_vain": findings.in_vain(evidence, trials, name),
+        "unknown": [*findings.unknown(evidence, study, context), *context.unknown],
+        "checked": [*findings.checked(evidence, context.samples), *context.checked],
+    }
+
+
+def _points(trials: Sequence[Trial], front: Front, setting: Setting) -> list[Point]:
+    """All trials of a device: the front in its order, then the others by number."""
+    ranks = {trial.number: index for index, trial in enumerate(front.members)}
+    ordered = sorted(trials, key=lambda t: (ranks.get(t.number, len(ranks)), t.number))
+    costs = {tuple(row) for row in front.costs().tolist()}
+    found: list[Point] = []
+    for trial in ordered:
+        standing = _standing(trial, ranks, costs, front.objectives)
+        exact = standing == "front" or bool(trial.label) or trial.candidate.is_baseline
+        ties = [identity(other) for other in front.ties(trial)] if trial.number in ranks else []
+        found.append({**point(trial, standing, setting, exact=exact), "ties": ties})
+    return found
+
+
+def _standing(
+    trial: Trial,
+    ranks: Mapping[int, int],
+    costs: set[tuple[float, ...]],
+    objectives: Sequence[Objective],
+) -> str:
+    if trial.number in ranks:
+        return "front"
+    if trial.measurement is None:
+        return "failed" if not hasattr(trial.outcome, "verdict") else "invalid"
+    if not all(objective.feasible(trial) for objective in objectives):
+        return "infeasible"
+    mine = tuple(cost_matrix([trial], objectives)[0].tolist())
+    return "equal" if mine in costs else "dominated"
+
+
+def _baseline(trials: Sequence[Trial]) -> Trial | None:
+    """The given model under default settings; the first such candidate of the study."""
+    given = [t for t in trials if t.measurement is not None and t.candidate.is_baseline]
+    default = [t for t in given if t.candidate.is_default]
+    return next(iter([*default, *given]), None)
+
+
+def _shipped(points: Sequence[Point], base: Point | None, setting: Setting) -> Point | None:
+    """What a user would ship without us: the fastest of the usual ways within the allowed drop.
+
+    One that is not shown to be faster than the given model is no reason to ship it.
+    """
+    bounds = [o for o in setting.objectives if o.metric == setting.quality and o.bound is not None]
+    floor = bounds[0].bound if bounds else None
+    found = base
+    for each in points:
+        if each["role"] != "peer" or each["ratio"] is None or "latency" not in each["metrics"]:
+            continue
+        kept = each["metrics"].get(setting.quality, {}).get("value")
+        within = floor is None or (kept is not None and kept >= floor)
+        if not within or each["ratio"]["relation"] != "faster":
+            continue
+        best = None if found is None else found["metrics"]["latency"]["value"]
+        if best is None or each["metrics"]["latency"]["value"] < best:
+            found = each
+    return found
+
+
+def _picks(
+    members: Sequence[Point], base: Point | None, bend: Trial | None, quality: str
+) -> dict[str, Pick]:
+    return picks(members, base, None if bend is None else identity(bend), quality)
+
+
+def _verdict(
+    points: Sequence[Point],
+    base: Point | None,
+    shipped: Point | None,
+    study: Study,
+    setting: Setting,
+    context: ReportContext,
+) -> dict[str, Any]:
+    found = verdict(
+        points, base, shipped, quality=setting.quality, decidable=context.decidable_drop
+    )
+    take = found["take"]
+    if take is None or (base is not None and take == base["id"]):
+        step = "the same command with a larger --budget goes on from here"
+    else:
+        step = f"edgeopt export {study.id} {take} -o {take}"
+    nearest = [] if any(p["standing"] == "front" for p in points) else findings.nearest(points)
+    return {**found, "next": step, "nearest": nearest}
+
+
+def _study(study: Study, context: ReportContext) -> dict[str, Any]:
+    return {
+        "id": study.id,
+        "model": study.model_name,
+        "baseline": study.baseline,
+        "data": study.data,
+        "metric": study.metric,
+        "objectives": [_objective(o) for o in context.objectives or study.objectives],
+        "devices": list(study.devices),
+        "strategy": study.strategy,
+        "seed": study.seed,
+        "options": dict(study.options),
+        "allowed_drop": context.allowed_drop,
+        "samples": dict(context.samples),
+    }
+
+
+_UNITS = {"latency": "s", "load": "s", "first_run": "s", "size": "B", "peak_memory": "B"}
+
+
+def _objective(objective: Objective) -> dict[str, Any]:
+    unit = _UNITS.get(objective.metric, "J" if objective.metric == "energy" else "1")
+    text = f"{objective.metric} {objective.direction}"
+    if objective.bound is not None:
+        side = "at most" if objective.direction == "min" else "at least"
+        text += f", {side} {quantity(objective.bound, unit)}"
+    return {
+        "metric": objective.metric,
+        "statistic": objective.statistic,
+        "direction": objective.direction,
+        "bound": objective.bound,
+        "text": text,
+    }
+
+
+def _ledger(trials: Sequence[Trial]) -> dict[str, Any]:
+    accounts = Ledger.over(trials).accounts
+    device_s = sum(account.device_s for account in accounts)
+    failed = sum(account.failures for account in accounts)
+    return {
+        "accounts": [_account(account) for account in accounts],
+        "trials": len(trials),
+        "failures": failed,
+        "device_s": device_s,
+        "host_s": sum(account.host_s for account in accounts),
+        "text": f"{len(trials)} trials, {failed} failed, {format_seconds(device_s)} on devices",
+    }
+
+
+def _account(account: Account) -> dict[str, Any]:
+    return {
+        "strategy": account.strategy,
+        "trials": account.trials,
+        "failures": account.failures,
+        "device_s": account.device_s,
+        "host_s": account.host_s,
+        "text": f"{account.trials} trials, {account.failures} failed, "
+        f"{format_seconds(account.device_s)} on devices, {format_seconds(account.host_s)} here",
+    }
+
+
+def _reproduce(study: Study, trials: Sequence[Trial], context: ReportContext) -> dict[str, Any]:
+    return {
+        "command": context.command,
+        "seed": study.seed,
+        "strategy": study.strategy,
+        "protocols": sorted({trial.protocol for trial in trials}),
+        "digests": {"model": study.baseline, "data": study.data, **context.references},
+        "versions": dict(context.versions),
+        "environment": _environments(trials),
+    }
+
+
+def _environments(trials: Sequence[Trial]) -> dict[str, dict[str, str]]:
+    """Facts of each device that held during all of its measurements."""
+    found: dict[str, dict[str, str]] = {}
+    for trial in trials:
+        if trial.measurement is None:
+            continue
+        facts = dict(trial.measurement.environment)
+        held = found.setdefault(trial.device, facts)
+        found[trial.device] = {k: v for k, v in held.items() if facts.get(k) == v}
+    return found
