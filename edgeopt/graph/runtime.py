@@ -251,13 +251,13 @@ def optimized(model: onnx.ModelProto, level: str) -> onnx.ModelProto:
         options = _options(RuntimeSettings(optimization=level), None)
         options.optimized_model_filepath = str(path)
         try:
-            ort.InferenceSession(
+            _ort.InferenceSession(
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )
-        except _RUNTIME_ERRORS as error:
+        except _ERRORS as error:
             text = f"the runtime does not load the model: {reason(error)}"
             raise RuntimeFailure(text) from error
-        return onnx.load(path)
+        return onnx.ModelProto.FromString(path.read_bytes())
 
 
 def profile_nodes(

@@ -1,0 +1,77 @@
+"""From a list of actions to decisions: which exclude each other, and what they are called."""
+
+from collections.abc import Sequence
+
+from edgeopt.core.action import Action, Choice
+from edgeopt.errors import UsageError
+from edgeopt.transforms.replay import transform_of
+
+
+def on_off(name: str, family: str, actions: Sequence[Action]) -> Choice:
+    """All the actions, or none."""
+    return Choice(name=name, family=family, labels=("off", "on"), alternatives=((), tuple(actions)))
+
+
+def grouped(family: str, actions: Sequence[Action]) -> list[Choice]:
+    """One choice a site: nothing, or one of the actions there."""
+    by_site: dict[str, list[Action]] = {}
+    for action in dict.fromkeys(actions):
+        by_site.setdefault(action.site, []).append(action)
+    return [
+        Choice(
+            name=f"{family}:{site}",
+            family=family,
+            labels=("off", *_labels(found)),
+            alternatives=((), *((action,) for action in found)),
+        )
+        for site, found in by_site.items()
+    ]
+
+
+def decision(action: Action) -> tuple[str, str]:
+    """What an action decides: its family at its site."""
+    return transform_of(action.transform)[0], action.site
+
+
+def label(action: Action) -> str:
+    """The transform's name, and its parameters where it has any: `ort_optimize:basic`."""
+    values = ",".join(_words(dict(action.parameters)))
+    return f"{action.transform}:{values}" if values else action.transform
+
+
+def check_codes(codes: Sequence[int], choices: Sequence[Choice]) -> None:
+    """Refuse codes that do not index alternatives.
+
+    Raises:
+        UsageError: Too many or too few, or one without an alternative.
+    """
+    if len(codes) != len(choices):
+        raise UsageError(f"{len(codes)} codes for {len(choices)} choices")
+    for code, choice in zip(codes, choices, strict=True):
+        if not 0 <= code < len(choice):
+            raise UsageError(f"{choice.name} has {len(choice)} alternatives, not number {code}")
+
+
+def _labels(actions: Sequence[Action]) -> list[str]:
+    """What tells the alternatives of one site apart; the transform's name where nothing else."""
+    if len(actions) == 1:
+        return [actions[0].transform]
+    shared = set(actions[0].parameters)
+    for action in actions[1:]:
+        shared &= set(action.parameters)
+    several = len({action.transform for action in actions}) > 1
+    found: list[str] = []
+    for action in actions:
+        own = {key: value for key, value in action.parameters if (key, value) not in shared}
+        words = ([action.transform] if several else []) + _words(own)
+        found.append(",".join(words) or action.transform)
+    return found
+
+
+def _words(parameters: dict[str, str | int | float | bool]) -> list[str]:
+    """Values as they are; a flag by its name where it is set."""
+    return [
+        key if value is True else str(value)
+        for key, value in parameters.items()
+        if value is not False
+    ]

@@ -1,0 +1,127 @@
+"""The spellings of a hard sigmoid that exporters write."""
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from edgeopt.graph.editor import array_of
+from edgeopt.transforms.local_rule import floating, input_of
+
+TOLERANCE = 1e-6
+"""Relative: how far a literal (1/6 in seven digits) may be from what it stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """`factor * clip(alpha * x + beta, 0, 1)`, with alpha > 0.
+
+    Args:
+        source: x.
+        alpha: Slope.
+        beta: Offset.
+        factor: What the whole is multiplied with.
+    """
+
+    source: ir.Value
+    alpha: float
+    beta: float
+    factor: float
+
+
+def close(one: float, other: float) -> bool:
+    """Equal up to the rounding of a literal."""
+    return abs(one - other) <= TOLERANCE * max(1.0, abs(other))
+
+
+def scalar(value: ir.Value | None, beside: ir.Value | None = None) -> float | None:
+    """The number in a constant with one element; None where it is none.
+
+    Args:
+        value: Maybe a constant.
+        beside: The other operand: a constant of a higher rank would change its shape.
+    """
+    array = array_of(value)
+    if array is None or array.size != 1 or array.dtype.kind != "f":
+        return None
+    if array.ndim > 0:
+        shape = None if beside is None else beside.shape
+        if shape is None or len(shape) < array.ndim:
+            return None
+    return float(array.reshape(()))
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`factor * source + offset`."""
+
+    source: ir.Value
+    factor: float = 1.0
+    offset: float = 0.0
+
+
+def affine(value: ir.Value) -> Affine:
+    """Read a value as affine, through an Add or Sub and the Mul or Div before it."""
+    outer = step_of(value)
+    if outer is None:
+        return Affine(value)
+    inner = step_of(outer.source) if outer.factor == 1.0 else None
+    if inner is None or inner.offset:
+        return outer
+    return Affine(inner.source, inner.factor, outer.offset)
+
+
+def step_of(value: ir.Value) -> Affine | None:
+    """What one Add, Sub, Mul or Div with a scalar constant does; None for any other node."""
+    node = value.producer()
+    if node is None or node.domain or len(node.inputs) != 2:
+        return None
+    left, right = node.inputs
+    if left is None or right is None:
+        return None
+    if node.op_type in {"Add", "Mul"} and scalar(right, left) is None:
+        left, right = right, left
+    number = scalar(right, left)
+    if number is None:
+        return None
+    match node.op_type:
+        case "Add":
+            return Affine(left, offset=number)
+        case "Sub":
+            return Affine(left, offset=-number)
+        case "Mul":
+            return Affine(left, factor=number)
+        case "Div" if number:
+            return Affine(left, factor=1.0 / number)
+        case _:
+            return None
+
+
+def gate_of(value: ir.Value) -> Gate | None:
+    """A value as a hard sigmoid: the operator, or a Clip from 0 of something affine."""
+    node = value.producer()
+    if node is None or node.domain:
+        return None
+    source = input_of(node, 0)
+    if node.op_type == "HardSigmoid" and source is not None:
+        alpha, beta = floating(node, "alpha", 0.2), floating(node, "beta", 0.5)
+        return Gate(source, alpha, beta, 1.0) if alpha > 0 else None
+    top = _clipped_from_zero(node)
+    if top is None or source is None:
+        return None
+    inside = affine(source)
+    if inside.factor <= 0:
+        return None
+    return Gate(inside.source, inside.factor / top, inside.offset / top, top)
+
+
+def _clipped_from_zero(node: ir.Node) -> float | None:
+    """The upper bound of a Clip whose lower bound is 0."""
+    if node.op_type != "Clip":
+        return None
+    if "min" in node.attributes or "max" in node.attributes:
+        low, high = floating(node, "min", -1.0), floating(node, "max", 0.0)
+    else:
+        low, high = scalar(input_of(node, 1)), scalar(input_of(node, 2))
+    if low != 0 or high is None or high <= 0:
+        return None
+    return high

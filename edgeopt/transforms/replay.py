@@ -1,0 +1,294 @@
+"""From a recipe to a graph: `Workshop` builds, and proves that exact actions were exact.
+
+The user's file is opened once and normalised once; every build is a clone (tensors are shared)
+with actions applied. Graphs after the exact prefix are kept, since a search changes the
+assignment behind it far more often than the prefix itself.
+"""
+
+import difflib
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+import onnx_ir as ir
+
+from edgeopt import plugins
+from edgeopt.core.action import Action, Recipe
+from edgeopt.core.data import Feed
+from edgeopt.core.model import Model
+from edgeopt.errors import UsageError
+from edgeopt.graph.editor import Editor
+from edgeopt.graph.normalize import normalize
+from edgeopt.graph.read import open_graph
+from edgeopt.transforms.base import EXACT, STAGES, Evidence, Rejection, ShelfName, Transform
+from edgeopt.transforms.local_rule import opset_of
+from edgeopt.transforms.verification import Verifier
+
+_PREFIXES_KEPT = 16
+_LATER = tuple(stage for stage in STAGES if stage not in EXACT)
+EXACT_STAGE = 0
+PRUNE_STAGE = _LATER.index("prune") + 1
+
+
+class ActionRejected(UsageError):  # noqa: N818 (named for what happened to the action)
+    """An action of a recipe does not apply to this model.
+
+    Args:
+        action: The one at fault.
+        position: Its place in canonical order, from 1.
+        rejection: Why.
+    """
+
+    def __init__(self, action: Action, position: int, rejection: Rejection) -> None:
+        super().__init__(
+            f"action {position} of the recipe does not apply: {rejection.reason}",
+            where=action.text,
+            hint="take the action out of the recipe, or use a model that has this site",
+        )
+        self.action = action
+        self.position = position
+        self.rejection = rejection
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A graph made from a recipe.
+
+    Args:
+        graph: Owned by the caller.
+        recipe: What was done: canonical order, artifacts and opset filled in.
+        rejected: What was left out (lenient builds only), with the reasons.
+    """
+
+    graph: ir.Model
+    recipe: Recipe
+    rejected: tuple[tuple[Action, Rejection], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Progress:
+    """A graph after some actions; never mutated once it is kept."""
+
+    graph: ir.Model
+    done: tuple[Action, ...]
+    rejected: tuple[tuple[Action, Rejection], ...]
+
+
+@cache
+def transform_of(name: str) -> tuple[ShelfName, Transform]:
+    """The transform of that name and its shelf; names are unique across the shelves.
+
+    Raises:
+        UsageError: No shelf has it.
+    """
+    for stage in STAGES:
+        if name in plugins.SHELVES[stage].names():
+            return stage, plugins.SHELVES[stage].load(name)
+    known = sorted(name for stage in STAGES for name in plugins.SHELVES[stage].names())
+    near = difflib.get_close_matches(name, known, n=1)
+    raise UsageError(
+        f"there is no transform called {name!r}",
+        hint=(f"did you mean {near[0]!r}? " if near else "") + f"available: {', '.join(known)}",
+    )
+
+
+def stage_of_shelf(shelf: ShelfName) -> int:
+    """When actions of a shelf are applied: 0 exact ones, 1 prune, 2 quantize, 3 repair."""
+    return EXACT_STAGE if shelf in EXACT else _LATER.index(shelf) + 1
+
+
+def stage_of(action: Action) -> int:
+    """When an action is applied, as `stage_of_shelf`.
+
+    Raises:
+        UsageError: Its transform does not exist.
+    """
+    return stage_of_shelf(transform_of(action.transform)[0])
+
+
+def canonical(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """Rewrites and fusions as given, then prune, quantize, repair; stable within each."""
+    return tuple(sorted(actions, key=stage_of))
+
+
+def exact_prefix(actions: Iterable[Action]) -> tuple[Action, ...]:
+    """The actions that keep outputs equal: they come first in canonical order."""
+    return tuple(action for action in actions if stage_of(action) == EXACT_STAGE)
+
+
+class Workshop:
+    """Builds graphs of one model from recipes. Not safe to share between threads.
+
+    Args:
+        model: The user's file; never written.
+        evidence: What transforms may ask about data.
+        opset_ceiling: The highest operator set that the study's devices take.
+        feed: One real feed, whose shapes stand in for free dimensions; None without data.
+        data_digest: Of the data set behind the evidence; empty without data.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        evidence: Evidence,
+        opset_ceiling: int,
+        feed: Feed | None,
+        data_digest: str = "",
+    ) -> None:
+        self.model = model
+        self.evidence = evidence
+        self.opset_ceiling = opset_ceiling
+        self.feed = feed
+        self.data_digest = data_digest
+        self._prefixes: OrderedDict[tuple[int, tuple[Action, ...]], _Progress] = OrderedDict()
+        self._normalized: dict[int, ir.Model] = {}
+        self._verifier: Verifier | None = None
+
+    @property
+    def normalized(self) -> ir.Model:
+        """The model as all actions meet it; shared, so never mutate it."""
+        return self._at(self.opset_ceiling)
+
+    def recipe(self, actions: Iterable[Action] = ()) -> Recipe:
+        """A recipe for this model: canonical order, and the header that belongs to it."""
+        ordered = canonical(actions)
+        if not ordered:
+            return Recipe(baseline=self.model.digest)
+        uses_data = any(transform_of(action.transform)[1].needs_data for action in ordered)
+        return Recipe(
+            baseline=self.model.digest,
+            actions=ordered,
+            opset=opset_of(self.normalized),
+            data=self.data_digest if uses_data else "",
+        )
+
+    def build(self, recipe: Recipe, *, lenient: bool = False) -> Built:
+        """The graph of a recipe; of the empty recipe the user's file as it is.
+
+        A recipe that was written for another file (a retrained model) loses its artifacts, and
+        they are computed again.
+
+        Raises:
+            ActionRejected: An action does not apply, and the build is strict.
+            UsageError: An action names a transform that does not exist.
+        """
+        if not recipe.actions:
+            return Built(graph=open_graph(self.model), recipe=self.recipe())
+        actions = canonical(recipe.actions)
+        if recipe.baseline != self.model.digest:
+            actions = tuple(action.bare() for action in actions)
+        ceiling = self._ceiling(recipe)
+        progress = self._assembled(ceiling, actions, lenient)
+        made = replace(self.recipe(progress.done), opset=opset_of(self._at(ceiling)))
+        if not progress.done:
+            made = self.recipe()
+        return Built(graph=progress.graph, recipe=made, rejected=progress.rejected)
+
+    def verify(self, built: Built) -> None:
+        """Prove that the exact actions of a build kept the outputs, on real feeds.
+
+        Raises:
+            WrongOutputError: They did not; the message names the action that is guilty.
+        """
+        if self._verifier is None:
+            self._verifier = Verifier(self.model, self.evidence, self.feed)
+        ceiling = self._ceiling(built.recipe)
+        exact = exact_prefix(built.recipe.actions)
+        self._verifier.check(exact, lambda some: self._kept(ceiling, some, False).graph)
+
+    def after(self, recipe: Recipe, stage: int) -> ir.Model:
+        """The graph after the actions of a recipe up to a stage; shared, so never mutate it.
+
+        Raises:
+            ActionRejected: An action does not apply.
+        """
+        actions = canonical(recipe.actions)
+        some = tuple(action for action in actions if stage_of(action) <= stage)
+        ceiling = self._ceiling(recipe)
+        if stage > PRUNE_STAGE:
+            return self._assembled(ceiling, some, False).graph
+        return self._kept(ceiling, some, False).graph
+
+    def _ceiling(self, recipe: Recipe) -> int:
+        """The opset that a recipe was written for, else this workshop's."""
+        same = recipe.opset in (0, opset_of(self.normalized))
+        return self.opset_ceiling if same else recipe.opset
+
+    def _at(self, ceiling: int) -> ir.Model:
+        if ceiling not in self._normalized:
+            graph = open_graph(self.model)
+            made = normalize(graph, opset_ceiling=ceiling, feed=self.feed)
+            made.graph.sort()
+            self._normalized[ceiling] = made
+        return self._normalized[ceiling]
+
+    def _assembled(self, ceiling: int, actions: tuple[Action, ...], lenient: bool) -> _Progress:
+        """A graph that the caller owns, after actions in canonical order."""
+        size = sum(stage_of(action) <= PRUNE_STAGE for action in actions)
+        kept = self._kept(ceiling, actions[:size], lenient)
+        if size < len(actions):
+            # Quantization and repair are about the float graph, as it is before them.
+            self.evidence.remember_float(kept.graph)
+        return self._applied(kept, actions[size:], lenient)
+
+    def _kept(self, ceiling: int, actions: tuple[Action, ...], lenient: bool) -> _Progress:
+        """The graph after exact and prune actions, from the longest part of them that is kept."""
+        length = len(actions)
+        while length and (ceiling, actions[:length]) not in self._prefixes:
+            length -= 1
+        start = _Progress(self._at(ceiling), (), ())
+        if length:
+            start = self._prefixes[ceiling, actions[:length]]
+            self._prefixes.move_to_end((ceiling, actions[:length]))
+        exact = sum(stage_of(action) == EXACT_STAGE for action in actions)
+        for end in (exact, len(actions)):
+            if end > length:
+                start = self._applied(start, actions[length:end], lenient)
+                start.graph.graph.sort()
+                self._prefixes[ceiling, actions[:end]] = start
+                # The same graph under the name of what was really done: the recipe that results.
+                self._prefixes[ceiling, start.done] = _Progress(start.graph, start.done, ())
+                length = end
+        while len(self._prefixes) > _PREFIXES_KEPT:
+            self._prefixes.popitem(last=False)
+        _refuse_rejected(start, lenient)
+        return start
+
+    def _applied(self, start: _Progress, actions: Sequence[Action], lenient: bool) -> _Progress:
+        """A clone of `start` with more actions done to it."""
+        _refuse_rejected(start, lenient)
+        editor = Editor(start.graph.clone())
+        done, rejected = list(start.done), list(start.rejected)
+        for action in actions:
+            mark = editor.mark()
+            made = attempt(editor, action, self.evidence)
+            if not isinstance(made, Rejection):
+                done.append(made)
+                continue
+            editor.undo(mark)
+            if not lenient:
+                raise ActionRejected(action, len(done) + 1, made)
+            rejected.append((action, made))
+        return _Progress(editor.model, tuple(done), tuple(rejected))
+
+
+def _refuse_rejected(progress: _Progress, lenient: bool) -> None:
+    """A kept graph may come from a lenient build: what it left out counts in a strict one."""
+    if progress.rejected and not lenient:
+        action, rejection = progress.rejected[0]
+        raise ActionRejected(action, len(progress.done) + 1, rejection)
+
+
+def attempt(editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
+    """Apply one action; the caller undoes a rejected one.
+
+    Raises:
+        UsageError: The action names a transform that does not exist.
+    """
+    _, transform = transform_of(action.transform)
+    if action.version != transform.version:
+        reason = f"it is of version {action.version}, this edgeopt has {transform.version}"
+        return Rejection(reason=reason)
+    return transform.apply(editor, action, evidence)

@@ -1,0 +1,313 @@
+"""`GraphSpace`: what can be done to one model on one device; implements `core.protocols.Space`.
+
+Two views of the same moves. As *choices* (integer codes, integer programs): each exact transform
+on or off at all its sites, each prune group and each quantize group with its alternatives, each
+repair on or off. As *steps* (environments, tree search): one action at one site of the graph as
+it is now.
+"""
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TypeVar
+
+import onnx_ir as ir
+
+from edgeopt import plugins
+from edgeopt.core.action import Action, Choice, Recipe
+from edgeopt.core.candidate import Candidate, RuntimeSettings
+from edgeopt.core.protocols import Arrays
+from edgeopt.graph.cost import static_cost
+from edgeopt.graph.editor import Editor
+from edgeopt.graph.features import features
+from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
+from edgeopt.transforms.choices import check_codes, decision, grouped, label, on_off
+from edgeopt.transforms.replay import (
+    EXACT_STAGE,
+    ActionRejected,
+    Built,
+    Workshop,
+    attempt,
+    stage_of,
+    stage_of_shelf,
+    transform_of,
+)
+
+V = TypeVar("V")
+FAMILIES: tuple[str, ...] = STAGES
+_ROUNDS = 20
+_STAGE_NAMES = ("rewrite and fuse", "prune", "quantize", "repair")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixpoint:
+    """All exact actions in an order in which they apply, and the graph behind them."""
+
+    actions: tuple[Action, ...]
+    graph: ir.Model
+
+
+class GraphSpace:
+    """The space of one model under one offer.
+
+    Args:
+        workshop: Builds the graphs.
+        offer: Decides which actions exist; without data only exact ones do.
+        families: Shelves whose transforms may be used.
+        runtime: Settings of the standard candidates.
+        kept: Number of built graphs to keep.
+    """
+
+    def __init__(
+        self,
+        workshop: Workshop,
+        offer: Offer,
+        *,
+        families: Sequence[str] = FAMILIES,
+        runtime: RuntimeSettings | None = None,
+        kept: int = 32,
+    ) -> None:
+        self.workshop = workshop
+        self.offer = offer
+        self._families: tuple[ShelfName, ...] = tuple(
+            family for family in STAGES if family in families
+        )
+        self._runtime = runtime or RuntimeSettings()
+        self._kept = kept
+        self._built: OrderedDict[str, Built] = OrderedDict()
+        self._legal: OrderedDict[str, tuple[Action, ...]] = OrderedDict()
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """Exact transforms that have sites, then prune, quantize and repair, in graph order."""
+        found = [
+            on_off(f"{shelf}:{name}", shelf, actions)
+            for (shelf, name), actions in self._exact_by_transform().items()
+        ]
+        families: tuple[ShelfName, ...] = ("prune", "quantize")
+        for family in families:
+            found += grouped(family, self._listed(family, self._fixpoint.graph))
+        if any(choice.family == "quantize" for choice in found):
+            found += self._repairs()
+        return tuple(found)
+
+    def empty(self) -> Recipe:
+        """The baseline."""
+        return self.workshop.recipe()
+
+    def decode(self, codes: Sequence[int]) -> Recipe:
+        """The recipe of one alternative a choice; what does not apply is left out.
+
+        Raises:
+            UsageError: Too many or too few codes, or one without an alternative.
+        """
+        check_codes(codes, self.choices)
+        chosen = [
+            action
+            for choice, code in zip(self.choices, codes, strict=True)
+            for action in choice.alternatives[code]
+        ]
+        order = {action: index for index, action in enumerate(self._fixpoint.actions)}
+        chosen.sort(key=lambda action: order.get(action, len(order)))
+        return self._build(self.workshop.recipe(chosen), lenient=True).recipe
+
+    def legal(self, recipe: Recipe) -> tuple[Action, ...]:
+        """Single-site actions that apply to the graph of a recipe, in stage and graph order.
+
+        A recipe grows stage by stage: exact actions are offered until the first prune action,
+        prune actions until the first quantize action, and so on.
+        """
+        if recipe.digest not in self._legal:
+            found = dict.fromkeys(
+                action
+                for family in self._families
+                if self._open(family, recipe)
+                for action in self._listed(family, self._graph(recipe))
+            )
+            decided = {decision(action) for action in recipe.actions if stage_of(action)}
+            legal = tuple(action for action in found if decision(action) not in decided)
+            _remember(self._legal, recipe.digest, legal, self._kept)
+        return self._legal[recipe.digest]
+
+    def then(self, recipe: Recipe, action: Action) -> Recipe | str:
+        """The recipe with one more action, or the reason why it does not apply."""
+        if action.bare() not in self.legal(recipe):
+            return self._why_not(recipe, action)
+        try:
+            grown = self.workshop.recipe([*recipe.actions, action.bare()])
+            return self._build(grown, lenient=False).recipe
+        except ActionRejected as error:
+            return error.rejection.reason
+
+    def standard(self) -> tuple[tuple[str, Candidate], ...]:
+        """What a competent user would try first; the first is the baseline."""
+        empty = self.empty()
+        named: list[tuple[str, Candidate]] = [
+            ("baseline", Candidate(recipe=empty, runtime=self._runtime)),
+            *(
+                (f"runtime_{level}", self._candidate(empty, optimization=level))
+                for level in ("basic", "extended")
+            ),
+        ]
+        for family in self._families:
+            for action in self._listed(family, self.workshop.normalized, whole_model=True):
+                recipe = self.workshop.recipe([action])
+                named.append((label(action), self._candidate(recipe)))
+        named += [(name, self._candidate(recipe)) for name, recipe in self._everything()]
+        first: dict[str, tuple[str, Candidate]] = {}
+        for name, candidate in named:
+            first.setdefault(candidate.key, (name, candidate))
+        return tuple(first.values())
+
+    def observe(self, recipe: Recipe) -> Arrays:
+        """Graph and legal actions as arrays; see `graph.features`."""
+        return features(self._graph(recipe), self.legal(recipe))
+
+    def static_cost(self, recipe: Recipe) -> Mapping[str, float]:
+        """Exact figures of the built graph; the baseline's size is that of the user's file."""
+        cost = static_cost(self._graph(recipe))
+        if recipe.actions:
+            return cost
+        return {**cost, "size_bytes": float(self.workshop.model.size_bytes)}
+
+    @cached_property
+    def _fixpoint(self) -> _Fixpoint:
+        """Every exact transform at every site, again until none has a site left."""
+        editor = Editor(self.workshop.normalized.clone())
+        done: list[Action] = []
+        for _ in range(_ROUNDS):
+            before = len(done)
+            for family in self._families:
+                if family in EXACT:
+                    done += self._exhaust(editor, family)
+            if len(done) == before:
+                break
+        editor.model.graph.sort()
+        return _Fixpoint(tuple(done), editor.model)
+
+    def _exhaust(self, editor: Editor, family: ShelfName) -> list[Action]:
+        done: list[Action] = []
+        for action in self._listed(family, editor.model):
+            mark = editor.mark()
+            made = attempt(editor, action, self.workshop.evidence)
+            if isinstance(made, Rejection):
+                editor.undo(mark)
+            else:
+                done.append(made)
+        return done
+
+    def _exact_by_transform(self) -> dict[tuple[ShelfName, str], list[Action]]:
+        found: dict[tuple[ShelfName, str], list[Action]] = {}
+        for action in self._fixpoint.actions:
+            shelf, _ = transform_of(action.transform)
+            found.setdefault((shelf, action.transform), []).append(action)
+        return dict(sorted(found.items(), key=lambda item: STAGES.index(item[0][0])))
+
+    def _repairs(self) -> list[Choice]:
+        """Each repair on or off: at all its sites on the graph with everything quantized."""
+        if "repair" not in self._families:
+            return []
+        quantized = self._all_quantized(self._fixpoint.actions)
+        listed = self._listed("repair", self._graph(quantized))
+        by_name: dict[str, list[Action]] = {}
+        for action in listed:
+            by_name.setdefault(action.transform, []).append(action)
+        return [on_off(f"repair:{name}", "repair", found) for name, found in by_name.items()]
+
+    def _all_quantized(self, exact: Sequence[Action]) -> Recipe:
+        groups = grouped("quantize", self._listed("quantize", self._fixpoint.graph))
+        firsts = [action for choice in groups for action in choice.alternatives[1]]
+        return self._build(self.workshop.recipe([*exact, *firsts]), lenient=True).recipe
+
+    def _everything(self) -> list[tuple[str, Recipe]]:
+        """All exact actions, all quantize groups, both, and both with every repair."""
+        families = {choice.family for choice in self.choices}
+        exact = frozenset(families & EXACT)
+        wanted: list[tuple[str, frozenset[str]]] = [("exact", exact)] if exact else []
+        if "quantize" in families:
+            wanted.append(("quantize", frozenset({"quantize"})))
+            wanted.append(("exact+quantize", exact | {"quantize"}))
+        if "repair" in families:
+            wanted.append(("exact+quantize+repair", exact | {"quantize", "repair"}))
+        return [
+            (name, self.decode([int(choice.family in on) for choice in self.choices]))
+            for name, on in wanted
+        ]
+
+    def _listed(
+        self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False
+    ) -> tuple[Action, ...]:
+        """Actions of a shelf on a graph, as far as they are offered."""
+        if family not in self._families or not (self.offer.data or family in EXACT):
+            return ()
+        shelf = plugins.SHELVES[family]
+        transforms: list[Transform] = [transform_of(name)[1] for name in shelf.names()]
+        return tuple(
+            action
+            for transform in transforms
+            if transform.whole_model == whole_model
+            if self.offer.data or not transform.needs_data
+            for action in transform.sites(graph, self.offer)
+        )
+
+    def _open(self, family: ShelfName, recipe: Recipe) -> bool:
+        """Whether the recipe has not gone beyond the stage of a family."""
+        if any(_ends_steps(action) for action in recipe.actions):
+            return False
+        return stage_of_shelf(family) >= _reached(recipe)
+
+    def _why_not(self, recipe: Recipe, action: Action) -> str:
+        shelf, _ = transform_of(action.transform)
+        stage = stage_of(action)
+        if stage and decision(action) in {decision(other) for other in recipe.actions}:
+            return f"{shelf} is decided at {action.site!r} already"
+        reached = _reached(recipe)
+        if stage < reached:
+            return f"{shelf} comes before {_STAGE_NAMES[reached]}, which has begun"
+        try:
+            self.workshop.build(self.workshop.recipe([*recipe.actions, action.bare()]))
+        except ActionRejected as error:
+            return error.rejection.reason
+        return "it is not offered on this device, or not with this data"
+
+    def _graph(self, recipe: Recipe) -> ir.Model:
+        """The graph that moves act on: for the baseline the normalised model."""
+        if not recipe.actions:
+            return self.workshop.normalized
+        return self._build(recipe, lenient=False).graph
+
+    def _build(self, recipe: Recipe, *, lenient: bool) -> Built:
+        """A build that nobody may change, from the kept ones where it is there."""
+        held = self._built.get(recipe.digest)
+        if held is not None and (lenient or not held.rejected):
+            self._built.move_to_end(recipe.digest)
+            return held
+        built = self.workshop.build(recipe, lenient=lenient)
+        _remember(self._built, recipe.digest, built, self._kept)
+        if built.rejected:
+            _remember(self._built, built.recipe.digest, replace(built, rejected=()), self._kept)
+        return built
+
+    def _candidate(self, recipe: Recipe, *, optimization: str | None = None) -> Candidate:
+        runtime = self._runtime
+        if optimization is not None:
+            runtime = replace(runtime, optimization=optimization)
+        return Candidate(recipe=recipe, runtime=runtime)
+
+
+def _reached(recipe: Recipe) -> int:
+    """The latest stage that a recipe has an action of."""
+    return max((stage_of(action) for action in recipe.actions), default=EXACT_STAGE)
+
+
+def _ends_steps(action: Action) -> bool:
+    """Whether a whole tool has quantized the model: nothing can be decided by group after it."""
+    return transform_of(action.transform)[1].whole_model and stage_of(action) != EXACT_STAGE
+
+
+def _remember(kept: OrderedDict[str, V], key: str, value: V, limit: int) -> None:
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > limit:
+        kept.popitem(last=False)
