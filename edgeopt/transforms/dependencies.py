@@ -1,0 +1,316 @@
+"""Which channels can only be removed together, and what has to be cut with them.
+
+Every value has one channel variable (its axis 1). A union-find joins the variables that an
+operator ties: elementwise and pooling nodes pass them on, Add and Mul tie two, Conv and Gemm
+consume one and open another. Everything that is not proven here freezes what it touches: graph
+inputs and outputs, Concat, grouped convolutions, reshapes of more than one pixel.
+(`Structured pruning: union-find over channel variables`, as Torch-Pruning's DepGraph, Fang et al.,
+CVPR 2023, but over ONNX axes.)
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from edgeopt.graph.editor import array_of
+
+_ELEMENTWISE = (
+    "Relu LeakyRelu Sigmoid HardSigmoid HardSwish Tanh Elu Selu Celu Gelu Erf Softplus Softsign "
+    "Mish Identity Neg Abs Exp Sqrt Reciprocal Floor Ceil Round Sign QuickGelu"
+)
+_POOLS = "MaxPool AveragePool GlobalAveragePool GlobalMaxPool"
+KEEPING = frozenset(f"{_ELEMENTWISE} {_POOLS}".split())
+"""Channel-wise, one operand, whatever the channel count is."""
+TYING = frozenset({"Add", "Sub", "Mul", "Div", "Min", "Max", "Pow"})
+_STATISTICS = (1, 2, 3, 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """One constant operand that is cut along an axis."""
+
+    node: ir.Node
+    index: int
+    axis: int
+
+
+@dataclass(kw_only=True)
+class ChannelGroup:
+    """Channels that are removed together.
+
+    Args:
+        width: Number of channels.
+        producers: Convolutions and Gemms that compute them, in graph order.
+        consumers: Cuts of the weights that read them.
+        others: Cuts of everything else: rows of the producers, biases, statistics, constants.
+        depthwise: Convolutions whose `group` attribute is the width.
+        reshapes: Reshape nodes whose target says the width, and where.
+        values: All values with these channels on axis 1.
+    """
+
+    width: int
+    producers: list[ir.Node] = field(default_factory=list[ir.Node])
+    consumers: list[Cut] = field(default_factory=list[Cut])
+    others: list[Cut] = field(default_factory=list[Cut])
+    depthwise: list[ir.Node] = field(default_factory=list[ir.Node])
+    reshapes: list[Cut] = field(default_factory=list[Cut])
+    values: list[ir.Value] = field(default_factory=list[ir.Value])
+
+    @property
+    def name(self) -> str:
+        """The value that the first producer makes: the site of actions on this group."""
+        return self.producers[0].outputs[0].name or ""
+
+
+def channel_groups(model: ir.Model) -> tuple[ChannelGroup, ...]:
+    """Every group of channels whose removal is proven possible, in graph order."""
+    walk = _Walk(model.graph)
+    return walk.groups()
+
+
+class _Walk:
+    """One pass over a sorted graph."""
+
+    def __init__(self, graph: ir.Graph) -> None:
+        self._parent: dict[ir.Value, ir.Value] = {}
+        self._frozen: set[ir.Value] = set()
+        self._held: dict[ir.Value, list[tuple[str, object]]] = {}
+        for value in (*graph.inputs, *graph.outputs):
+            self._freeze(value)
+        for node in graph:
+            self._step(node)
+            for value in node.inputs:
+                if value is not None and any(user.graph is not graph for user, _ in value.uses()):
+                    self._freeze(value)
+
+    def groups(self) -> tuple[ChannelGroup, ...]:
+        frozen = {self._root(value) for value in self._frozen}
+        found: dict[ir.Value, ChannelGroup] = {}
+        for value in self._parent:
+            root = self._root(value)
+            if root in frozen:
+                continue
+            group = found.setdefault(root, ChannelGroup(width=0))
+            group.values.append(value)
+            for role, item in self._held.get(value, ()):
+                getattr(group, role).append(item)
+        complete = [g for g in found.values() if g.producers and g.consumers]
+        for group in complete:
+            group.width = _size(group.producers[0].inputs[1], _row_axis(group.producers[0]))
+        return tuple(complete)
+
+    def _root(self, value: ir.Value) -> ir.Value:
+        self._parent.setdefault(value, value)
+        while self._parent[value] is not value:
+            self._parent[value] = self._parent[self._parent[value]]
+            value = self._parent[value]
+        return value
+
+    def _tie(self, first: ir.Value, second: ir.Value) -> None:
+        one, other = self._root(first), self._root(second)
+        self._parent[other] = one
+
+    def _freeze(self, value: ir.Value) -> None:
+        self._root(value)
+        self._frozen.add(value)
+
+    def _note(self, value: ir.Value, role: str, item: object) -> None:
+        self._root(value)
+        self._held.setdefault(value, []).append((role, item))
+
+    def _step(self, node: ir.Node) -> None:
+        rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        kept = node.op_type in KEEPING and len(node.outputs) == 1
+        if kept and node.inputs[0] is not None and node.domain in ("", "ai.onnx", "com.microsoft"):
+            self._tie(node.inputs[0], node.outputs[0])
+        elif rule is None or not rule(self, node):
+            self._freeze_all(node)
+
+    def _freeze_all(self, node: ir.Node) -> None:
+        for value in (*node.inputs, *node.outputs):
+            if value is not None and array_of(value) is None:
+                self._freeze(value)
+
+    def conv(self, node: ir.Node) -> bool:
+        source, made = node.inputs[0], node.outputs[0]
+        groups = node.attributes.get_int("group", 1) or 1
+        if source is None or not _constant_operands(node):
+            return False
+        if groups == 1:
+            return self._weighted(node, source, made)
+        weight = array_of(node.inputs[1])
+        if weight is None or weight.shape[0] != groups or weight.shape[1] != 1:
+            return False
+        self._tie(source, made)
+        self._note(made, "depthwise", node)
+        for index in range(1, len(node.inputs)):
+            self._cut_if_there(node, index, made)
+        return True
+
+    def gemm(self, node: ir.Node) -> bool:
+        source = node.inputs[0]
+        if source is None or node.attributes.get_int("transA", 0) or not _constant_operands(node):
+            return False
+        return self._weighted(node, source, node.outputs[0])
+
+    def _weighted(self, node: ir.Node, source: ir.Value, made: ir.Value) -> bool:
+        self._root(source)
+        row = _row_axis(node)
+        self._note(source, "consumers", Cut(node, 1, 1 - row))
+        self._note(made, "producers", node)
+        self._note(made, "others", Cut(node, 1, row))
+        self._cut_if_there(node, 2, made)
+        return True
+
+    def _cut_if_there(self, node: ir.Node, index: int, made: ir.Value) -> None:
+        array = array_of(node.inputs[index]) if len(node.inputs) > index else None
+        if array is not None and array.size > 1:
+            axis = 0 if node.op_type == "Conv" else array.ndim - 1
+            self._note(made, "others", Cut(node, index, axis))
+
+    def batchnorm(self, node: ir.Node) -> bool:
+        source = node.inputs[0]
+        training = node.attributes.get_int("training_mode", 0) or len(node.outputs) != 1
+        if source is None or training:
+            return False
+        if any(array_of(node.inputs[index]) is None for index in _STATISTICS):
+            return False
+        self._tie(source, node.outputs[0])
+        for index in _STATISTICS:
+            self._note(node.outputs[0], "others", Cut(node, index, 0))
+        return True
+
+    def clip(self, node: ir.Node) -> bool:
+        source = node.inputs[0]
+        bounds = [value for value in node.inputs[1:] if value is not None]
+        if source is None or any(array_of(value) is None for value in bounds):
+            return False
+        self._tie(source, node.outputs[0])
+        return True
+
+    def tying(self, node: ir.Node) -> bool:
+        made = node.outputs[0]
+        rank = _rank(made)
+        operands = [value for value in node.inputs if value is not None]
+        dynamic = [value for value in operands if array_of(value) is None]
+        if rank is None or rank < 2 or not dynamic:
+            return False
+        width = _channels(made)
+        if width is None or any(_rank(v) != rank or _channels(v) != width for v in dynamic):
+            return False
+        cuts: list[Cut] = []
+        for index, value in enumerate(node.inputs):
+            array = array_of(value)
+            if array is None or array.size == 1:
+                continue
+            axis = array.ndim - (rank - 1)
+            if axis >= 0 and array.shape[axis] == width:
+                cuts.append(Cut(node, index, axis))
+            elif axis >= 0 and array.shape[axis] != 1:
+                return False
+        for value in dynamic:
+            self._tie(value, made)
+        for cut in cuts:
+            self._note(made, "others", cut)
+        return True
+
+    def pixel(self, node: ir.Node) -> bool:
+        """Flatten, Squeeze, Reshape and the like, of one pixel a channel."""
+        source, made = node.inputs[0], node.outputs[0]
+        if source is None or not _one_pixel(source):
+            return False
+        axis = node.attributes.get_int("axis", 1)
+        if node.op_type == "Flatten" and axis != 1:
+            return False
+        if node.op_type == "Squeeze" and not _squeezes_pixels(node):
+            return False
+        if node.op_type == "Reshape" and not self._reshape(node, source, made):
+            return False
+        self._tie(source, made)
+        return True
+
+    def _reshape(self, node: ir.Node, source: ir.Value, made: ir.Value) -> bool:
+        target, width = array_of(node.inputs[1]), _channels(source)
+        if target is None or width is None or target.size < 2:
+            return False
+        if any(size != 1 for size in target[2:]) or _keeps_batch(target, source) is False:
+            return False
+        if target[1] == -1 or (target[1] == 0 and not node.attributes.get_int("allowzero", 0)):
+            return True
+        if target[1] != width:
+            return False
+        self._note(made, "reshapes", Cut(node, 1, 1))
+        return True
+
+    def mean(self, node: ir.Node) -> bool:
+        """ReduceMean over pixels."""
+        source, made = node.inputs[0], node.outputs[0]
+        rank = None if source is None else _rank(source)
+        found = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+        axes = node.attributes.get_ints("axes") if found is None else [int(a) for a in found]
+        if source is None or rank is None or not axes or any(a % rank < 2 for a in axes):
+            return False
+        self._tie(source, made)
+        return True
+
+
+_RULES: Mapping[str, Callable[[_Walk, ir.Node], bool]] = {
+    "Conv": _Walk.conv,
+    "Gemm": _Walk.gemm,
+    "BatchNormalization": _Walk.batchnorm,
+    "Clip": _Walk.clip,
+    "Flatten": _Walk.pixel,
+    "Reshape": _Walk.pixel,
+    "Squeeze": _Walk.pixel,
+    "ReduceMean": _Walk.mean,
+    **dict.fromkeys(TYING, _Walk.tying),
+}
+
+
+def _row_axis(node: ir.Node) -> int:
+    """The weight's axis of output channels; the other one of the first two is of inputs."""
+    return 1 if node.op_type == "Gemm" and not node.attributes.get_int("transB", 0) else 0
+
+
+def _constant_operands(node: ir.Node) -> bool:
+    others = [value for value in node.inputs[1:] if value is not None]
+    return bool(others) and all(array_of(value) is not None for value in others)
+
+
+def _size(value: ir.Value | None, axis: int) -> int:
+    array = array_of(value)
+    return 0 if array is None else int(array.shape[axis])
+
+
+def _rank(value: ir.Value) -> int | None:
+    return None if value.shape is None else len(value.shape)
+
+
+def _channels(value: ir.Value) -> int | None:
+    size = value.shape[1] if value.shape is not None and len(value.shape) > 1 else None
+    return size if isinstance(size, int) else None
+
+
+def _one_pixel(value: ir.Value) -> bool:
+    made = value.producer()
+    if made is not None and made.op_type in ("GlobalAveragePool", "GlobalMaxPool"):
+        return True
+    return (
+        value.shape is not None and len(value.shape) >= 2 and all(d == 1 for d in value.shape[2:])
+    )
+
+
+def _squeezes_pixels(node: ir.Node) -> bool:
+    found = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    source = node.inputs[0]
+    rank = None if source is None else _rank(source)
+    return found is not None and rank is not None and all(int(a) % rank >= 2 for a in found)
+
+
+def _keeps_batch(target: np.ndarray[tuple[int, ...], np.dtype[np.int64]], source: ir.Value) -> bool:
+    """Whether the first axis of a target is the source's: 0, -1 with a stated width, or equal."""
+    batch = source.shape[0] if source.shape is not None else None
+    first = int(target[0])
+    return first in (0, -1) or first == batch
