@@ -24,14 +24,19 @@ class Shelf:
     Args:
         package: Dotted name of the folder; also the entry-point group.
         kind: What one plug-in on it is called in messages, in the singular.
+        beside: Modules in the folder that are no plug-ins.
     """
 
     package: str
     kind: str
+    beside: tuple[str, ...] = ()
 
     def names(self) -> tuple[str, ...]:
         """All names on the shelf, sorted, without importing any of them."""
-        return tuple(sorted({*_own(self.package), *_foreign(self.package)}))
+        return tuple(sorted({*self._own(), *_foreign(self.package)}))
+
+    def _own(self) -> frozenset[str]:
+        return _own(self.package).difference(self.beside)
 
     def load(self, name: str) -> Any:
         """The plug-in of that name.
@@ -39,7 +44,7 @@ class Shelf:
         Raises:
             UsageError: No such name on the shelf; the message offers the nearest one.
         """
-        if name in _own(self.package):
+        if name in self._own():
             return importlib.import_module(f"{self.package}.{name}").PLUGIN
         foreign = _foreign(self.package)
         if name in foreign:
@@ -75,7 +80,7 @@ TRANSFORMS = (REWRITE, FUSE, PRUNE, QUANTIZE, REPAIR)
 READERS = Shelf("edgeopt.data.readers", "data reader")
 ACCURACY = Shelf("edgeopt.data.accuracy", "accuracy metric")
 STRATEGIES = Shelf("edgeopt.search.strategies", "search strategy")
-TARGETS = Shelf("edgeopt.targets", "target")
+TARGETS = Shelf("edgeopt.targets", "target", beside=("bundle", "profiles"))
 SHELVES = {
     "rewrite": REWRITE,
     "fuse": FUSE,

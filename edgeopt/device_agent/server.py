@@ -18,10 +18,12 @@ import threading
 
 import channel
 import jobs
+import machine
 from failures import JobError
 
 PROTOCOL = 1
 _REMEMBERED = 64
+_HERE = ("hello", "probe")
 _VERBS = ("hello", "probe", "footprint", "bench", "profile", "infer", "bye")
 
 
@@ -79,16 +81,25 @@ class Server(object):
             return _refused(text, "it knows: " + ", ".join(_VERBS))
         if verb == "bye":
             return {"ok": True}
-        if verb != "hello":
-            return self._runner.run(verb, request["arguments"], request["deadline_s"])
-        found = self._runner.run("runtime", {}, request["deadline_s"])
+        if verb in _HERE:
+            return self._about(verb, request["deadline_s"])
+        return self._runner.run(verb, request["arguments"], request["deadline_s"])
+
+    def _about(self, verb, deadline_s):
+        """What this device is. The runtime is imported by a child: that alone may crash."""
+        found = self._runner.run("runtime", {}, deadline_s)
+        runtime = found.get("runtime") or {}
+        problem = None if found["ok"] else found["error"]["text"]
+        if verb == "probe":
+            facts = machine.facts(runtime.get("version"), runtime.get("providers", []))
+            return dict(facts, ok=True, runtime_error=problem)
         return {
             "ok": True,
             "protocol": PROTOCOL,
             "python": platform.python_version(),
             "verbs": list(_VERBS),
             "runtime": found.get("runtime"),
-            "runtime_error": None if found["ok"] else found["error"]["text"],
+            "runtime_error": problem,
         }
 
 

@@ -10,7 +10,6 @@ import numpy as np
 import onnxfile
 import sessions
 import timing
-from failures import JobError
 
 
 def runtime(job):
@@ -25,16 +24,6 @@ def runtime(job):
             "numpy": np.__version__,
         }
     }
-
-
-def probe(job):
-    """Facts of the machine and their fingerprint; without a runtime too."""
-    job.phase("import")
-    try:
-        module = sessions.import_runtime()
-    except JobError as error:
-        return dict(machine.facts(None, []), runtime_error=error.text)
-    return machine.facts(module.__version__, module.get_available_providers())
 
 
 def footprint(job):
@@ -236,7 +225,6 @@ def _model(job, name):
 
 VERBS = {
     "runtime": runtime,
-    "probe": probe,
     "footprint": footprint,
     "bench": bench,
     "profile": profile,

@@ -31,6 +31,7 @@ class LocalTarget:
 
     Args:
         name: Under which the study knows it.
+        folder: Where the agent's file is kept; None for a temporary place.
         python: The interpreter that runs the agent; it needs numpy and onnxruntime.
         environment: Variables beside this process's own.
 
@@ -42,6 +43,7 @@ class LocalTarget:
         self,
         name: str = "local",
         *,
+        folder: Path | None = None,
         python: str = sys.executable,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -55,7 +57,7 @@ class LocalTarget:
         try:
             with self._log.open("wb") as log:
                 self._agent = subprocess.Popen(
-                    [python, str(agent_bundle(place))],
+                    [python, str(agent_bundle(folder or place))],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
