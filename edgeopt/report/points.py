@@ -1,7 +1,7 @@
 """One trial as the document shows it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,7 +79,8 @@ def point(trial: Trial, standing: str, setting: Setting, *, exact: bool) -> Poin
         },
         "failure": {"stage": outcome.stage, "reason": outcome.reason} if failed else None,
         "lowered": None if failed or outcome.lowered is None else _lowered(outcome.lowered),
-        "notes": [*_broken_bounds(trial, setting), *_missed_on_test(trial, setting)],
+        "broken_bounds": _broken_bounds(trial, setting),
+        "notes": _missed_on_test(trial, setting),
     }
 
 
@@ -167,7 +168,7 @@ def _flips(trial: Trial, setting: Setting) -> dict[str, Any] | None:
     if trial.number not in setting.flips:
         return None
     lost, won = setting.flips[trial.number]
-    return {"lost": lost, "won": won, "text": f"{lost} samples lost, {won} won"}
+    return {"lost": lost, "won": won, "text": f"{lost} lost, {won} won"}
 
 
 def _lowered(lowered: Lowered) -> dict[str, Any]:
@@ -186,7 +187,7 @@ def _lowered(lowered: Lowered) -> dict[str, Any]:
     }
 
 
-def _broken_bounds(trial: Trial, setting: Setting) -> Sequence[str]:
+def _broken_bounds(trial: Trial, setting: Setting) -> list[str]:
     """Which bounds a measured trial does not keep."""
     found: list[str] = []
     for objective in setting.objectives:
@@ -201,7 +202,7 @@ def _broken_bounds(trial: Trial, setting: Setting) -> Sequence[str]:
     return found
 
 
-def _missed_on_test(trial: Trial, setting: Setting) -> Sequence[str]:
+def _missed_on_test(trial: Trial, setting: Setting) -> list[str]:
     """The test part never selects; that a selected trial misses the bound there is said."""
     name = f"{setting.quality}_test"
     value = trial.value(name)

@@ -1,0 +1,151 @@
+"""A study with a front, peers, failures and an infeasible candidate, from the values of core."""
+
+import numpy as np
+
+from edgeopt.core.action import Action, Recipe
+from edgeopt.core.candidate import Candidate
+from edgeopt.core.lowered import Lowered
+from edgeopt.core.measurement import Failure, Measurement, Value, Verdict
+from edgeopt.core.objective import Objective
+from edgeopt.core.samples import Interval, Samples
+from edgeopt.core.study import Study
+from edgeopt.core.trial import Trial
+from edgeopt.report.document import ReportContext
+
+BASELINE = "sha256:" + "b" * 64
+GIVEN_S = 8e-3
+OBJECTIVES = (
+    Objective(metric="latency"),
+    Objective(metric="size"),
+    Objective(metric="accuracy", direction="max", bound=0.93),
+)
+
+
+def study(*, devices: tuple[str, ...] = ("local",), data: str = "sha256:" + "d" * 64) -> Study:
+    return Study(
+        model_name="ppocr-cls",
+        baseline=BASELINE,
+        data=data,
+        metric="top1",
+        objectives=OBJECTIVES,
+        devices=devices,
+        strategy="nsga2",
+        seed=7,
+    )
+
+
+def samples(ratio: float, *, spread: float = 0.01, rounds: int = 3, seed: int = 0) -> Samples:
+    """Blocks around ratio × the given model's 8 ms, beside the given model's own."""
+    draw = np.random.default_rng(seed)
+    count = 4 * rounds
+    given = GIVEN_S * (1 + spread * draw.standard_normal((count, 5)))
+    mine = ratio * GIVEN_S * (1 + spread * draw.standard_normal((count, 5)))
+    return Samples(
+        unit="s",
+        blocks=tuple(tuple(row) for row in mine.tolist()),
+        baseline=tuple(tuple(row) for row in given.tolist()),
+        rounds=tuple(index // 4 for index in range(count)),
+    )
+
+
+def latency(taken: Samples) -> Value:
+    ratio = taken.ratio
+    return Value(
+        value=GIVEN_S * ratio.value, unit="s", interval=ratio.scaled(GIVEN_S), samples=taken
+    )
+
+
+def measurement(
+    ratio: float,
+    size: float,
+    accuracy: float | None,
+    *,
+    taken: Samples | None = None,
+    verdict: Verdict = Verdict(),
+    test: float | None = None,
+    asked: int = 0,
+) -> Measurement:
+    values = {
+        "latency": latency(taken or samples(ratio, seed=int(size))),
+        "size": Value(value=size, unit="B"),
+        "peak_memory": Value(value=2.5 * size, unit="B"),
+    }
+    if accuracy is not None:
+        interval = Interval(value=accuracy, low=accuracy - 0.01, high=min(accuracy + 0.01, 1.0))
+        values["accuracy"] = Value(value=accuracy, unit="1", interval=interval)
+        held_out = accuracy - 0.002 if test is None else test
+        values["accuracy_test"] = Value(value=held_out, unit="1")
+    return Measurement(
+        values=values,
+        absent={"energy": "the device has no power sensor"},
+        verdict=verdict,
+        environment={"cpu": "test", "number": str(ratio)},
+        lowered=Lowered(layers=(), asked=asked, ran=asked),
+    )
+
+
+def candidate(*sites: str, transform: str = "static_qdq") -> Candidate:
+    actions = [Action.of(transform, site, activation="uint8") for site in sites]
+    return Candidate(recipe=Recipe(baseline=BASELINE).then(*actions))
+
+
+def trial(
+    number: int,
+    outcome: Measurement | Failure,
+    *sites: str,
+    label: str = "",
+    strategy: str = "nsga2",
+    device: str = "local",
+) -> Trial:
+    return Trial(
+        number=number,
+        candidate=candidate(*sites),
+        device=device,
+        protocol="normal",
+        strategy=strategy,
+        outcome=outcome,
+        label=label,
+        model_digest=f"sha256:{number:064x}",
+        device_s=12.0,
+        host_s=3.0,
+    )
+
+
+def trials(device: str = "local", first: int = 0) -> tuple[Trial, ...]:
+    """Given, two peers, five of the search: two more on the front, one dominated, bad ones."""
+    suspect = Verdict(status="suspect", reasons=("the clock moved by 12 %",))
+    invalid = Verdict(status="invalid", reasons=("throttled from the second block on",))
+    found = [
+        trial(first, measurement(1.0, 1_200_000, 0.945), label="baseline", strategy="static"),
+        trial(first + 1, measurement(0.7, 420_000, 0.936, asked=9), "a", label="static:int8",
+              strategy="static"),
+        trial(first + 2, measurement(0.5, 400_000, 0.61, asked=20), "a", "b", label="static:ort",
+              strategy="static"),
+        trial(first + 3, measurement(0.48, 380_000, 0.941, asked=14), "b", "c"),
+        trial(first + 4, measurement(0.8, 330_000, 0.943, verdict=suspect, asked=3), "c"),
+        trial(first + 5, measurement(0.85, 900_000, 0.935), "d"),
+        trial(first + 6, measurement(0.3, 100_000, 0.99, verdict=invalid), "e"),
+        trial(first + 7, Failure(stage="verify", reason="output 0 differs by 3.1"), "f"),
+        trial(first + 8, Failure(stage="build", reason="no kernel"), "g", strategy="random"),
+    ]  # fmt: skip
+    return tuple(Trial(**{**_fields(each), "device": device}) for each in found)
+
+
+def _fields(each: Trial) -> dict[str, object]:
+    return {name: getattr(each, name) for name in Trial.__dataclass_fields__}
+
+
+def context(**more: object) -> ReportContext:
+    settings: dict[str, object] = {
+        "models": {f"sha256:{3:064x}": "reports/x/c3.onnx"},
+        "peer_labels": ("static:int8", "static:ort"),
+        "allowed_drop": "1.5pt",
+        "decidable_drop": 0.0081,
+        "samples": {"calibration": 100, "search": 2000, "test": 1000},
+        "flips": {3: (14, 6)},
+        "command": "edgeopt run ppocr-cls --device local",
+        "versions": {"edgeopt": "0.1.0", "onnxruntime": "1.22.0"},
+        "created": "2025-01-31T12:00:00+00:00",
+        "report": "reports/x/report.html",
+    }
+    return ReportContext(**{**settings, **more})  # type: ignore[arg-type]
