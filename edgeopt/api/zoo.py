@@ -23,7 +23,6 @@ from types import ModuleType
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
 from edgeopt import shipped
 from edgeopt.api.wheels import FetchError, Source, fetch
@@ -54,8 +53,8 @@ class ZooEntry:
         metric: Accuracy metric, by name or as `python:FILE.py:NAME` in models/metrics.
         metric_options: Options of the metric.
         state: Output name to the input that it feeds in the next sample of a group.
-        probes: Kinds of shift: `image`, `audio`, `sequence`.
-        preprocess: Input name to `scale` and `offset` that turn stored integers into its floats.
+        kind: `image`, `audio`, `tokens` or `features`: decides which shifts are probed.
+        preprocess: `scale`, `mean`, `std` that turn stored pixels into floats.
         generator: Maker of the data in models/generators; for a shipped model the npz's path.
         seed: Of the maker.
         counts: What the maker is asked for, usually `samples`.
@@ -73,7 +72,7 @@ class ZooEntry:
     generator: str
     metric_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     state: Mapping[str, str] = field(default_factory=dict[str, str])
-    probes: tuple[str, ...] = ()
+    kind: str = ""
     preprocess: Mapping[str, Any] = field(default_factory=dict[str, Any])
     seed: int = 0
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -221,19 +220,20 @@ def _make_data(files: ZooFiles, progress: Progress) -> None:
     arrays["edgeopt"] = np.array(json.dumps(settings))
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        archive.comment = _stamp(entry)
     _write(files.data, buffer.getvalue())
 
 
 def _settings(files: ZooFiles, found_options: Mapping[str, Any]) -> dict[str, Any]:
-    """What the npz says about itself: how it is scored, fed and shifted, and who made it."""
+    """What the npz says about itself: how it is scored, fed and shifted."""
     entry = files.entry
     return {
         "metric": _metric_beside(files),
         "metric_options": {**entry.metric_options, **found_options},
         "state": dict(entry.state),
-        "probes": list(entry.probes),
+        "kind": entry.kind,
         "preprocess": dict(entry.preprocess),
-        "made_by": _made_by(entry),
     }
 
 
@@ -247,17 +247,19 @@ def _metric_beside(files: ZooFiles) -> str:
     return f"python:{files.data.parent.resolve() / name}:{attribute}"
 
 
-def _made_by(entry: ZooEntry) -> dict[str, Any]:
+def _stamp(entry: ZooEntry) -> bytes:
+    """Who made the data of what, kept as the comment of the npz, which readers pass over."""
     declared = codec.encode(entry)
-    asked = [declared[key] for key in ("metric", "metric_options", "state", "probes", "preprocess")]
-    return {
+    asked = ("metric", "metric_options", "state", "kind", "preprocess", "assets")
+    text = json.dumps([declared[key] for key in asked], sort_keys=True)
+    made_by = {
         "generator": entry.generator,
         "version": int(_maker(entry.generator).VERSION),
         "seed": entry.seed,
         "counts": dict(entry.counts),
-        "assets": {name: source.sha256 for name, source in entry.assets.items()},
-        "declared": digest.short(digest.of_text(json.dumps(asked, sort_keys=True))),
+        "declared": digest.short(digest.of_text(text)),
     }
+    return json.dumps(made_by, sort_keys=True).encode()
 
 
 def _data_is_current(files: ZooFiles) -> bool:
@@ -268,13 +270,10 @@ def _data_is_current(files: ZooFiles) -> bool:
         own = shipped.folder("models") / entry.generator
         return digest.of_file(own) == digest.of_file(files.data)
     try:
-        with np.load(files.data, allow_pickle=False) as stored:
-            settings = json.loads(str(cast("npt.NDArray[Any]", stored["edgeopt"])[()]))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+        with zipfile.ZipFile(files.data) as archive:
+            return archive.comment == _stamp(entry)
+    except (OSError, zipfile.BadZipFile):
         return False
-    return isinstance(settings, dict) and (
-        cast("dict[str, Any]", settings).get("made_by") == _made_by(entry)
-    )
 
 
 @cache

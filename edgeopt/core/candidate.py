@@ -53,3 +53,8 @@ class Candidate:
     def is_baseline(self) -> bool:
         """Whether this is the user's own file, whatever the settings."""
         return not self.recipe.actions
+
+    @property
+    def is_default(self) -> bool:
+        """Whether this is the user's own file as a session opens it by default: the baseline."""
+        return self.is_baseline and self.runtime.optimization == "all"

@@ -36,6 +36,7 @@ class Value:
         interval: 95 %, None where the value is exact.
         samples: Raw values where there are any.
         note: How it came about, where a reader must know ("host outputs", "32 samples").
+        flips: Samples lost and won against the baseline, for accuracy.
     """
 
     value: float
@@ -43,6 +44,7 @@ class Value:
     interval: Interval | None = None
     samples: Samples | None = None
     note: str = ""
+    flips: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,8 @@ class Study:
         strategy: Which search.
         seed: Of the search.
         options: Everything else that changes what is tried or how it is measured.
+        origin: Where model and data were found (`model`, `data`), to open them again. Not part
+            of the question: a moved file is the same study.
     """
 
     model_name: str
@@ -36,6 +38,7 @@ class Study:
     strategy: str
     seed: int = 0
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+    origin: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def id(self) -> str:

@@ -193,6 +193,16 @@ class TrialStore:
         highest = self._column(query.where(schema.trial.c.study == study_id))[0]
         return 0 if highest is None else int(highest) + 1
 
+    def forget(self, study_id: str) -> None:
+        """Delete every trial of a study (`--fresh`); the study itself stays. Claims it.
+
+        Raises:
+            StorageError: Another process works on it, or the store cannot be written.
+        """
+        self.claim(study_id)
+        with faults.translated(self._path), self._engine.begin() as connection:
+            connection.execute(sa.delete(schema.trial).where(schema.trial.c.study == study_id))
+
     def _column(self, query: sa.Select[Any]) -> list[Any]:
         with faults.translated(self._path), self._engine.connect() as connection:
             return list(connection.execute(query).scalars())

@@ -1,0 +1,95 @@
+"""`edgeopt inspect`: what is inside a model, and what the device's profile offers for it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from edgeopt.api.device import Device, open_device
+from edgeopt.api.reopen import workshop_for
+from edgeopt.api.subject import Progress, Subject, open_model, open_subject
+from edgeopt.api.workspace import Workspace
+from edgeopt.core.model import TensorSpec
+from edgeopt.graph.cost import per_layer, static_cost
+from edgeopt.transforms.base import Offer
+from edgeopt.transforms.space import GraphSpace
+from edgeopt.units import format_bytes
+
+_SHOWN = 12
+
+
+def inspect_model(
+    model: str, *, device: str, data: str | None, store: Path | None, progress: Progress
+) -> dict[str, Any]:
+    """Inputs, outputs, operators, cost, and the choices of the search.
+
+    Raises:
+        ModelError, DataError, DeviceError: What was given cannot be used.
+    """
+    subject = _subject(model, data, progress)
+    with (
+        Workspace.open(store) as workspace,
+        open_device(device, workspace.folder / "agent") as door,
+    ):
+        workshop = workshop_for(subject, workspace, door.profile.opset_ceiling)
+        offer = Offer(profile=door.profile, data=subject.data is not None)
+        space = GraphSpace(workshop, offer)
+        graph = workshop.normalized
+        operators = Counter(node.op_type for node in graph.graph.all_nodes())
+        layers = sorted(per_layer(graph), key=lambda layer: -layer.macs)[:_SHOWN]
+        told: dict[str, Any] = {
+            "schema_version": 1,
+            "model": str(subject.model.path),
+            "digest": subject.model.digest,
+            "opset": subject.model.opset,
+            "size_bytes": subject.model.size_bytes,
+            "inputs": [_spec(spec) for spec in subject.model.inputs],
+            "outputs": [_spec(spec) for spec in subject.model.outputs],
+            "operators": dict(operators.most_common()),
+            "cost": dict(static_cost(graph)),
+            "heaviest_layers": [
+                {"name": layer.name, "op": layer.op, "macs": layer.macs} for layer in layers
+            ],
+            "profile": door.profile.name,
+            "choices": [
+                {"name": choice.name, "family": choice.family, "alternatives": list(choice.labels)}
+                for choice in space.choices
+            ],
+        }
+    return {**told, "text": _text(told, door, subject)}
+
+
+def _subject(model: str, data: str | None, progress: Progress) -> Subject:
+    if data is not None:
+        return open_subject(model, data=data, metric=None, seed=0, progress=progress)
+    name, opened, _ = open_model(model, progress)
+    return Subject(name=name, model=opened, data=None, metric_name="", metric=None)
+
+
+def _spec(spec: TensorSpec) -> dict[str, Any]:
+    return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape and list(spec.shape)}
+
+
+def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
+    cost, operators = told["cost"], told["operators"]
+    lines = [
+        f"{subject.model.path.name}  opset {told['opset']}  {format_bytes(told['size_bytes'])}",
+        *(f"  in   {s['name']}  {s['dtype']}  {s['shape']}" for s in told["inputs"]),
+        *(f"  out  {s['name']}  {s['dtype']}  {s['shape']}" for s in told["outputs"]),
+        "",
+        f"{sum(operators.values())} operators after normalisation: "
+        + ", ".join(f"{name} {count}" for name, count in list(operators.items())[:_SHOWN]),
+        f"{cost['macs'] / 1e6:.1f} M multiply-adds, {cost['params'] / 1e6:.3f} M parameters",
+        "",
+        f"Profile {device.profile.name} offers:",
+    ]
+    families: dict[str, list[str]] = {}
+    for choice in told["choices"]:
+        families.setdefault(choice["family"], []).append(choice["name"])
+    lines += [
+        f"  {family:<9} {len(names):>3} choices, such as {', '.join(names[:3])}"
+        for family, names in families.items()
+    ]
+    if subject.data is None:
+        lines.append("  (quantize, prune and repair need data: give --data)")
+    return "\n".join(lines)

@@ -1,0 +1,90 @@
+"""Opening a study's model and data again, to rebuild what a recipe says."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgeopt.api.subject import Subject, open_subject
+from edgeopt.api.workspace import Workspace
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.data import Feed
+from edgeopt.core.model import Model
+from edgeopt.core.study import Study
+from edgeopt.errors import UsageError
+from edgeopt.graph.inputs import random_feeds
+from edgeopt.transforms.calibration.statistics import Statistics
+from edgeopt.transforms.replay import Workshop
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reopened:
+    """A study with its model, data and workshop."""
+
+    study: Study
+    subject: Subject
+    workshop: Workshop
+
+    @property
+    def model(self) -> Model:
+        """The user's file."""
+        return self.subject.model
+
+    def feeds(self, count: int) -> Sequence[Feed]:
+        """Real inputs where there is data, else random ones."""
+        data = self.subject.data
+        if data is not None:
+            return [data.search.feeds[index] for index in range(min(count, len(data.search)))]
+        return random_feeds(self.model, count, shapes={})
+
+    def without_optimization(self, settings: RuntimeSettings) -> RuntimeSettings:
+        """The same session, graph optimizations off."""
+        return replace(settings, optimization="off")
+
+
+def reopen(study: Study, workspace: Workspace) -> Reopened:
+    """Open model and data where they were found.
+
+    Raises:
+        UsageError: The files are gone, or have changed since.
+    """
+    path = Path(study.origin.get("model", ""))
+    if not path.is_file():
+        raise UsageError(
+            f"the study's model is no longer at {path}",
+            where=study.id,
+            hint="put it back, or run the study again with its new place",
+        )
+    subject = open_subject(
+        path,
+        data=study.origin.get("data") or None,
+        metric=study.metric or None,
+        seed=int(study.origin.get("seed", "0")),
+        progress=_silent,
+    )
+    if subject.model.digest != study.baseline:
+        raise UsageError(
+            "the model file has changed since the study",
+            where=str(path),
+            hint="use `edgeopt replay RECIPE --on MODEL` to carry a recipe over to the new one",
+        )
+    return Reopened(
+        study=study,
+        subject=subject,
+        workshop=workshop_for(subject, workspace, int(study.origin.get("opset_ceiling", "21"))),
+    )
+
+
+def workshop_for(subject: Subject, workspace: Workspace, opset_ceiling: int) -> Workshop:
+    """A workshop over a subject, with its calibration data behind it."""
+    data = subject.data
+    return Workshop(
+        subject.model,
+        evidence=Statistics(None if data is None else data.calibration, workspace.artifacts),
+        opset_ceiling=opset_ceiling,
+        feed=None if data is None else data.calibration.feeds[0],
+        data_digest="" if data is None else data.digest,
+    )
+
+
+def _silent(_: str) -> None:
+    """Progress that nobody reads."""

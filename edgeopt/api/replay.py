@@ -1,0 +1,68 @@
+"""`edgeopt replay`: a recipe onto a model, also one with retrained weights; verified."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeopt.api.reopen import workshop_for
+from edgeopt.api.subject import Progress, open_subject
+from edgeopt.api.workspace import Workspace
+from edgeopt.core.action import Recipe
+from edgeopt.errors import UsageError
+from edgeopt.graph.structure import structure_digest, weights_digest
+from edgeopt.graph.write import write_model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replayed:
+    """A rebuilt model.
+
+    Args:
+        path: The file.
+        structure: Structural digest: equal for equal recipes on models of one structure.
+        weights: Digest of the weights: equal exactly where the artifacts were reused.
+        same_baseline: Whether the recipe was written for this very file.
+        recipe: With the artifacts of this replay.
+    """
+
+    path: Path
+    structure: str
+    weights: str
+    same_baseline: bool
+    recipe: Recipe
+
+
+def replay(
+    recipe: Path,
+    model: str,
+    *,
+    out: Path,
+    data: str | None,
+    store: Path | None,
+    seed: int,
+    progress: Progress,
+) -> Replayed:
+    """Apply a recipe file to a model and write the result.
+
+    On the file that the recipe was written for, what was computed from data is loaded; on any
+    other it is computed again.
+
+    Raises:
+        UsageError: The recipe cannot be read, or an action does not apply.
+        WrongOutputError: An exact action changed the outputs.
+    """
+    if not recipe.is_file():
+        raise UsageError("there is no such recipe file", where=str(recipe))
+    asked = Recipe.parse(recipe.read_text(encoding="utf-8"))
+    subject = open_subject(model, data=data, metric=None, seed=seed, progress=progress)
+    with Workspace.open(store) as workspace:
+        workshop = workshop_for(subject, workspace, asked.opset or 21)
+        built = workshop.build(asked)
+        workshop.verify(built)
+        written = write_model(built.graph, out)
+    return Replayed(
+        path=written.path,
+        structure=structure_digest(built.graph),
+        weights=weights_digest(built.graph),
+        same_baseline=asked.baseline == subject.model.digest,
+        recipe=built.recipe,
+    )

@@ -1,0 +1,133 @@
+"""`edgeopt report`: the document of a study, and everything that renders it.
+
+What the trials do not know (sample counts, bounds, versions) is kept beside the store when a run
+ends, so that a report can be written again without model and data.
+"""
+
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from edgeopt import __version__
+from edgeopt.api.workspace import Workspace, ensure_folder
+from edgeopt.core import codec
+from edgeopt.core.study import Study
+from edgeopt.core.trial import Trial
+from edgeopt.errors import NothingToDoError, UsageError
+from edgeopt.report.document import ReportContext, document
+from edgeopt.report.files import write_report
+from edgeopt.report.markdown import markdown
+from edgeopt.report.terminal import terminal
+
+_PACKAGES = ("numpy", "onnx", "onnxruntime", "onnx_ir", "onnxoptimizer")
+
+
+def versions() -> Mapping[str, str]:
+    """What a result depends on."""
+    found = {package: version(package) for package in _PACKAGES}
+    return {"edgeopt": __version__, "python": platform.python_version(), **found}
+
+
+def now() -> str:
+    """The time, ISO 8601, UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def keep_context(workspace: Workspace, study: Study, context: ReportContext) -> None:
+    """Remember what the trials of a study do not know."""
+    lasting = replace(context, models={}, flips={})
+    text = json.dumps(codec.encode(lasting), indent=2)
+    path = _context_path(workspace, study)
+    ensure_folder(path.parent)
+    aside = path.with_suffix(".tmp")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def complete(
+    context: ReportContext, workspace: Workspace, study: Study, trials: Sequence[Trial]
+) -> ReportContext:
+    """The context with what follows from the trials and from the files that are there."""
+    models: dict[str, str] = {}
+    flips: dict[int, tuple[int, int]] = {}
+    for trial in trials:
+        path = workspace.model_path(study.id, trial.candidate.recipe.digest)
+        if trial.candidate.is_baseline:
+            models[trial.model_digest] = study.origin.get("model", "")
+        elif trial.model_digest and path.is_file():
+            models[trial.model_digest] = str(path)
+        for name in ("accuracy", "agreement"):
+            value = trial.value(name)
+            if value is not None and value.flips is not None:
+                flips[trial.number] = value.flips
+    return replace(context, models=models, flips=flips)
+
+
+def study_document(study: str | None, *, store: Path | None) -> dict[str, Any]:
+    """The document of a study, the latest one when none is named.
+
+    Raises:
+        UsageError: No such study.
+        NothingToDoError: There is no study at all.
+    """
+    with Workspace.open(store) as workspace:
+        question = find_study(workspace, study)
+        trials = workspace.trials.trials(question.id)
+        path = _context_path(workspace, question)
+        context = ReportContext(created=now(), versions=versions(), interrupted=True)
+        if path.is_file():
+            context = codec.decode(ReportContext, json.loads(path.read_text(encoding="utf-8")))
+        return document(question, trials, complete(context, workspace, question, trials))
+
+
+def find_study(workspace: Workspace, study: str | None) -> Study:
+    """A study by id or its beginning; the latest one when none is named.
+
+    Raises:
+        UsageError: No such study, or several.
+        NothingToDoError: There is no study at all.
+    """
+    if study is not None:
+        return workspace.trials.study(study)
+    known = workspace.trials.studies()
+    if not known:
+        raise NothingToDoError(
+            "there is no study here yet",
+            where=str(workspace.folder),
+            hint="run one: edgeopt run MODEL --data FILE.npz",
+        )
+    return known[-1]
+
+
+def report(study: str | None, *, out: Path | None, store: Path | None) -> Mapping[str, Path]:
+    """Write all formats into a folder; `reports/<study>` when none is given."""
+    found = study_document(study, store=store)
+    folder = out or Path("reports") / str(found["study"]["id"])
+    found["report"] = str(folder / "report.html")
+    ensure_folder(folder)
+    return write_report(found, folder)
+
+
+def render(study: str | None, form: str, *, store: Path | None) -> str:
+    """One format as text.
+
+    Raises:
+        UsageError: There is no such format.
+    """
+    found = study_document(study, store=store)
+    if form == "json":
+        return json.dumps(found, indent=2)
+    if form == "md":
+        return markdown(found)
+    if form == "terminal":
+        return terminal(found)
+    raise UsageError(f"there is no format {form!r}", hint="known: files, terminal, md, json")
+
+
+def _context_path(workspace: Workspace, study: Study) -> Path:
+    return workspace.folder / "studies" / f"{study.id}.json"

@@ -1,0 +1,104 @@
+"""`RunRequest`: everything that `edgeopt run` was asked, checked before anything is started."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from edgeopt.core.objective import DIRECTIONS, Objective
+from edgeopt.errors import UsageError
+from edgeopt.plugins import STRATEGIES
+from edgeopt.units import Drop
+
+FAMILIES = ("rewrite", "fuse", "prune", "quantize", "repair")
+OBJECTIVES = ("latency", "accuracy", "size", "peak_memory")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """A search, as asked for.
+
+    Args:
+        model: File or zoo name.
+        device: Device name.
+        data, metric: See `subject.open_subject`.
+        budget_s: Wall time for searching and for confirming what was found.
+        trials: At most so many candidates; None is as many as the time holds.
+        strategy: Runs after `static`, which always comes first.
+        families: Which actions may be used.
+        objectives: Metric names; accuracy is left out where there is no data.
+        max_drop: How much accuracy may be lost.
+        max_latency_s, max_size_bytes: Bounds of the front.
+        threads: Of the runtime.
+        contrib: Whether the built models may use operators of `com.microsoft`.
+        shapes: Input name to shape, for models with free axes and without data.
+        seed: Of data splitting and search.
+        fresh: Forget earlier trials of the same study.
+        dry_run: Say the plan and stop.
+        out: Folder for the report; None is `reports/<study>`.
+        store: Workspace folder; None is `.edgeopt`.
+    """
+
+    model: str
+    device: str = "local"
+    data: str | None = None
+    metric: str | None = None
+    budget_s: float = 1200.0
+    trials: int | None = None
+    strategy: str = "nsga2"
+    families: tuple[str, ...] = FAMILIES
+    objectives: tuple[str, ...] = OBJECTIVES
+    max_drop: Drop = field(default_factory=lambda: Drop(0.01, "points"))
+    max_latency_s: float | None = None
+    max_size_bytes: int | None = None
+    threads: int = 1
+    contrib: bool = True
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    seed: int = 0
+    fresh: bool = False
+    dry_run: bool = False
+    out: Path | None = None
+    store: Path | None = None
+
+    def checked(self) -> "RunRequest":
+        """The same request, after every name and number was found usable.
+
+        Raises:
+            UsageError: Which one is not, and what would be.
+        """
+        STRATEGIES.load(self.strategy)
+        _known("action family", self.families, FAMILIES)
+        _known("objective", self.objectives, tuple(DIRECTIONS))
+        if not self.objectives:
+            raise UsageError("there is nothing to optimise", hint="give --objectives latency,size")
+        if self.trials is not None and self.trials < 1:
+            raise UsageError("--trials must be at least 1", hint="the given model is the first one")
+        if self.budget_s <= 0:
+            raise UsageError("--budget must be more than nothing", hint="write --budget 20m")
+        return self
+
+    def objectives_for(self, metric: str, baseline_accuracy: float | None) -> tuple[Objective, ...]:
+        """The objectives with their bounds; the accuracy one under the metric's own name."""
+        found: list[Objective] = []
+        bounds = {"latency": self.max_latency_s, "size": self.max_size_bytes}
+        name = "agreement" if metric == "agreement" else "accuracy"
+        for objective in dict.fromkeys(self.objectives):
+            if objective in {"accuracy", "agreement"}:
+                if baseline_accuracy is not None:
+                    floor = self.max_drop.floor(baseline_accuracy)
+                    found.append(Objective(metric=name, direction="max", bound=floor))
+                continue
+            bound = bounds.get(objective)
+            found.append(
+                Objective(
+                    metric=objective,
+                    direction=DIRECTIONS[objective],
+                    bound=None if bound is None else float(bound),
+                )
+            )
+        return tuple(found)
+
+
+def _known(kind: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in known:
+            raise UsageError(f"there is no {kind} {name!r}", hint=f"known: {', '.join(known)}")

@@ -1,0 +1,187 @@
+"""One candidate to one trial: build, verify, measure, score. Failures are results."""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from edgeopt.api.accuracy import Accuracy
+from edgeopt.api.device import Device
+from edgeopt.api.workspace import Workspace
+from edgeopt.core.candidate import Candidate, RuntimeSettings
+from edgeopt.core.data import Part
+from edgeopt.core.measurement import Failure, Measurement, Status, Value, Verdict
+from edgeopt.core.model import Model
+from edgeopt.core.trial import Trial
+from edgeopt.errors import DataError, ModelError, WrongOutputError
+from edgeopt.graph.lowered import lowered
+from edgeopt.graph.runtime import RuntimeFailure
+from edgeopt.graph.write import write_model
+from edgeopt.measure.plan import Protocol
+from edgeopt.measure.runner import Outcome, measure
+from edgeopt.transforms.replay import ActionRejected, Built, Workshop
+from edgeopt.units import Drop
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Everything that turns a candidate into a trial on one device.
+
+    Args:
+        study: Id under which built models are kept.
+        model: The user's file.
+        workshop: Builds graphs from recipes.
+        device: Where to measure.
+        feeds: Real inputs for the device, as the agent reads them.
+        accuracy: None without data.
+        baseline_runtime: Settings of the baseline beside every candidate.
+        allowed_drop: How much accuracy may be lost, on the shift probes too.
+        baseline_latency_s: Pooled baseline; None until it was measured.
+    """
+
+    study: str
+    model: Model
+    workspace: Workspace
+    workshop: Workshop
+    device: Device
+    feeds: Path
+    accuracy: Accuracy | None
+    baseline_runtime: RuntimeSettings
+    allowed_drop: Drop
+    baseline_latency_s: float | None = None
+
+    def trial(
+        self,
+        candidate: Candidate,
+        protocol: Protocol,
+        *,
+        number: int,
+        strategy: str,
+        label: str = "",
+        complete: bool = False,
+    ) -> Trial:
+        """Build and measure a candidate.
+
+        Args:
+            complete: Also score the test part and the shift probes.
+        """
+        start = time.monotonic()
+        made = self.build(candidate)
+        trial = Trial(
+            number=number,
+            candidate=candidate,
+            device=self.device.name,
+            protocol=protocol.name,
+            strategy=strategy,
+            label=label,
+            outcome=Failure(stage="build", reason=""),
+        )
+        if isinstance(made, Failure):
+            return replace(trial, outcome=made, host_s=time.monotonic() - start)
+        built, file = made
+        trial = replace(
+            trial,
+            candidate=replace(candidate, recipe=built.recipe),
+            model_digest=file.digest,
+        )
+        outcome = measure(
+            self.device.target,
+            baseline=self.model.path,
+            candidate=file.path,
+            feeds=self.feeds,
+            settings=candidate.runtime,
+            baseline_settings=self.baseline_runtime,
+            protocol=protocol,
+            identical=candidate.is_baseline and candidate.runtime == self.baseline_runtime,
+            baseline_latency_s=self.baseline_latency_s,
+        )
+        if isinstance(outcome, Failure):
+            return replace(trial, outcome=outcome, host_s=time.monotonic() - start)
+        found = self._measurement(outcome, built)
+        scored = self._score(file.path, candidate, complete=complete)
+        result: Measurement | Failure = (
+            scored if isinstance(scored, Failure) else _with_values(found, scored)
+        )
+        if complete and isinstance(result, Measurement):
+            result = self._judge_shifts(result)
+        host_s = time.monotonic() - start - outcome.device_s
+        return replace(trial, outcome=result, device_s=outcome.device_s, host_s=host_s)
+
+    def build(self, candidate: Candidate) -> tuple[Built, Model] | Failure:
+        """The candidate's graph and file, verified; the user's own file for the empty recipe."""
+        try:
+            built = self.workshop.build(candidate.recipe)
+            if candidate.is_baseline:
+                return built, self.model
+            self.workshop.verify(built)
+            path = self.workspace.model_path(self.study, candidate.recipe.digest)
+            return built, write_model(built.graph, path)
+        except ActionRejected as error:
+            return Failure(stage="build", reason=error.what)
+        except WrongOutputError as error:
+            return Failure(stage="verify", reason=str(error))
+        except (RuntimeFailure, ModelError) as error:
+            return Failure(stage="load", reason=error.what)
+
+    def _measurement(self, outcome: Outcome, built: Built) -> Measurement:
+        return Measurement(
+            values=outcome.values,
+            absent=outcome.absent,
+            verdict=outcome.verdict,
+            environment=outcome.environment,
+            lowered=lowered(outcome.profile, built.graph),
+        )
+
+    def _score(
+        self, path: Path, candidate: Candidate, *, complete: bool
+    ) -> Mapping[str, Value] | Failure:
+        if self.accuracy is None:
+            return {}
+        data = self.accuracy.data
+        name = "agreement" if self.accuracy.name == "agreement" else "accuracy"
+        parts: list[tuple[str, Part]] = [(name, data.search)]
+        if complete:
+            parts.append((f"{name}_test", data.test))
+            parts += [(f"{name}@{probe.name}", probe) for probe in data.probes]
+        try:
+            return {key: self._value(path, part, candidate) for key, part in parts}
+        except (RuntimeFailure, DataError) as error:
+            return Failure(stage="accuracy", reason=error.what)
+
+    def _value(self, path: Path, part: Part, candidate: Candidate) -> Value:
+        accuracy = self.accuracy
+        if accuracy is None:
+            raise ValueError("accuracy needs data")
+        own = candidate.is_baseline
+        scored = accuracy.baseline(part) if own else accuracy.evidence(path, part)
+        return accuracy.value(scored, part)
+
+    def _judge_shifts(self, found: Measurement) -> Measurement:
+        """Suspect where a shift probe loses beyond the bound; a miss on the test part is flagged.
+
+        The test part never selects: its miss is said, and the verdict stays.
+        """
+        accuracy = self.accuracy
+        if accuracy is None:
+            return found
+        parts = {f"@{probe.name}": probe for probe in accuracy.data.probes}
+        parts["_test"] = accuracy.data.test
+        verdict = found.verdict
+        for key, value in found.values.items():
+            for suffix, part in parts.items():
+                base = accuracy.baseline(part).value
+                if key.endswith(suffix) and _beyond(value, base, self.allowed_drop):
+                    loss = f"{key} is {100 * (base - value.value):.1f} points below the given model"
+                    status: Status = "suspect" if suffix != "_test" else "valid"
+                    verdict = verdict & Verdict(status=status, reasons=(loss,))
+        return replace(found, verdict=verdict)
+
+
+def _beyond(value: Value, baseline: float, allowed: Drop) -> bool:
+    """Whether the drop is larger than allowed and larger than chance explains."""
+    beyond = value.value < allowed.floor(baseline)
+    return beyond and value.interval is not None and value.interval.high < baseline
+
+
+def _with_values(found: Measurement, more: Mapping[str, Value]) -> Measurement:
+    return replace(found, values={**found.values, **more})
