@@ -83,9 +83,14 @@ class Evidence(Protocol):
         ...
 
     def means(
-        self, model: ir.Model, names: Sequence[str], *, axis: int = 1
+        self,
+        model: ir.Model,
+        names: Sequence[str],
+        *,
+        axis: int = 1,
+        limit: int | None = None,
     ) -> Mapping[str, npt.NDArray[np.float64]]:
-        """Mean a channel of the named values over the calibration part."""
+        """Mean a channel of the named values over the calibration part, or its first samples."""
         ...
 
     @property

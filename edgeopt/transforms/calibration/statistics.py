@@ -7,6 +7,7 @@ values, so that every candidate built from it shares the result.
 
 import hashlib
 import io
+import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -53,6 +54,7 @@ class Statistics:
         self._state = dict(state or {})
         self._calibrated: dict[str, _Calibrated] = {}
         self._tensor_digests: dict[int, tuple[Any, bytes]] = {}
+        self._means: dict[tuple[Any, ...], Mapping[str, npt.NDArray[np.float64]]] = {}
         self._reference: ir.Model | None = None
         self._float_digest = ""
 
@@ -90,19 +92,30 @@ class Statistics:
         return held, found.digest
 
     def means(
-        self, model: ir.Model, names: Sequence[str], *, axis: int = 1
+        self,
+        model: ir.Model,
+        names: Sequence[str],
+        *,
+        axis: int = 1,
+        limit: int | None = None,
     ) -> Mapping[str, npt.NDArray[np.float64]]:
-        """Mean a channel [channels] of values, over all samples and other axes."""
+        """Mean a channel [channels] of values, over the first samples and all other axes."""
+        key = (self._float_digest, axis, limit, tuple(names))
+        if model is self._reference and key in self._means:
+            return self._means[key]
         sums: dict[str, npt.NDArray[np.float64]] = {}
         counts: dict[str, int] = {}
-        for found in self._observed(model, names):
+        for found in itertools.islice(self._observed(model, names), limit):
             for name, array in found.items():
                 channel = axis % array.ndim
                 others = tuple(index for index in range(array.ndim) if index != channel)
                 total = array.sum(axis=others, dtype=np.float64)
                 sums[name] = sums[name] + total if name in sums else total
                 counts[name] = counts.get(name, 0) + array.size // max(total.size, 1)
-        return {name: total / max(counts[name], 1) for name, total in sums.items()}
+        means = {name: total / max(counts[name], 1) for name, total in sums.items()}
+        if model is self._reference:
+            self._means[key] = means
+        return means
 
     def feeds(self, count: int) -> Sequence[Feed]:
         """The first calibration feeds."""
