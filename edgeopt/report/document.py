@@ -17,7 +17,7 @@ from edgeopt.core.trial import Trial
 from edgeopt.report import findings
 from edgeopt.report.picks import Pick, picks, verdict
 from edgeopt.report.points import Point, Setting, identity, point
-from edgeopt.report.words import quantity
+from edgeopt.report.words import count, quantity
 from edgeopt.units import format_seconds
 
 SCHEMA_VERSION = 1
@@ -263,7 +263,7 @@ def _ledger(trials: Sequence[Trial]) -> dict[str, Any]:
         "failures": failed,
         "device_s": device_s,
         "host_s": sum(account.host_s for account in accounts),
-        "text": f"{len(trials)} trials, {failed} failed, {format_seconds(device_s)} on devices",
+        "text": f"{count(len(trials), 'trial')}, {failed} failed, {format_seconds(device_s)} on devices",
     }
 
 
@@ -274,7 +274,7 @@ def _account(account: Account) -> dict[str, Any]:
         "failures": account.failures,
         "device_s": account.device_s,
         "host_s": account.host_s,
-        "text": f"{account.trials} trials, {account.failures} failed, "
+        "text": f"{count(account.trials, 'trial')}, {account.failures} failed, "
         f"{format_seconds(account.device_s)} on devices, {format_seconds(account.host_s)} here",
     }
 

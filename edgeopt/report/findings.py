@@ -8,6 +8,7 @@ from edgeopt.core.front import Front
 from edgeopt.core.measurement import Failure
 from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
+from edgeopt.report import words
 from edgeopt.report.points import Point, identity
 from edgeopt.units import format_seconds
 
@@ -89,7 +90,7 @@ def in_vain(evidence: Evidence, trials: Sequence[Trial], device: str) -> list[st
         if not any(trial.candidate.key in keys for trial in mine):
             spent = format_seconds(sum(trial.device_s for trial in mine))
             found.append(
-                f"{strategy}: {len(mine)} trials, {spent} on the device, none on the front"
+                f"{strategy}: {words.count(len(mine), 'trial')}, {spent} on the device, none on the front"
             )
     return found
 
@@ -98,7 +99,7 @@ def _why_not(point: Point) -> str:
     if point["failure"]:
         return f"failed in {point['failure']['stage']}: {point['failure']['reason']}"
     if point["standing"] == "infeasible":
-        return "; ".join(point["notes"]) or "a value with a bound is missing"
+        return "; ".join(point["broken_bounds"]) or "a value with a bound is missing"
     if point["ratio"] is not None and point["ratio"]["relation"] != "faster":
         return str(point["ratio"]["text"])
     return "" if point["standing"] in {"front", "equal"} else str(point["standing"])
@@ -190,5 +191,5 @@ def checked(evidence: Evidence, samples: Mapping[str, int]) -> list[str]:
 def nearest(points: Sequence[Point]) -> list[str]:
     """Where nothing is feasible: the measured candidates with the fewest broken bounds."""
     measured = [p for p in points if p["standing"] == "infeasible"]
-    measured.sort(key=lambda p: (len(p["notes"]), p["id"]))
-    return [f"{p['id']}: {'; '.join(p['notes'])}" for p in measured[:EXAMPLES]]
+    measured.sort(key=lambda p: (len(p["broken_bounds"]), _number(p["id"])))
+    return [f"{p['id']}: {'; '.join(p['broken_bounds'])}" for p in measured[:EXAMPLES]]

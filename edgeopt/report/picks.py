@@ -10,6 +10,8 @@ from edgeopt.core.samples import TIE
 from edgeopt.report.points import Point
 
 Pick = dict[str, str] | None
+_SMALLER = "smaller, and not shown to be slower"
+_BETTER = "more accurate, and not shown to be slower"
 SMALLER = 0.95
 """A model is called smaller from 5 % on."""
 
@@ -134,13 +136,14 @@ def verdict(
     faster = [p for p in others if shown_faster(p, shipped) and _relation(p) == "faster"]
     if faster:
         best = _as_fast_and_more_accurate(_best(faster, "latency") or faster[0], faster, quality)
-        return _gain(best, baseline, shipped, f"{best['ratio']['text']} than the given model")
+        why = f"{best['ratio']['text']} than the given model"
+        return _gain(best, baseline, shipped, quality, why)
     smaller = _smaller(others, shipped, [p for p in points if p["role"] == "peer"])
     if smaller is not None:
-        return _gain(smaller, baseline, shipped, "smaller, and not shown to be slower")
+        return _gain(smaller, baseline, shipped, quality, _SMALLER)
     better = _more_accurate(others, shipped, quality, decidable)
     if better is not None:
-        return _gain(better, baseline, shipped, "more accurate, and not shown to be slower")
+        return _gain(better, baseline, shipped, quality, _BETTER)
     return _no_gain(members, baseline, shipped)
 
 
@@ -171,8 +174,8 @@ def _more_accurate(
     return found if (amount(found, quality) or 0.0) - before >= decidable else None
 
 
-def _gain(best: Point, baseline: Point, shipped: Point, why: str) -> dict[str, Any]:
-    parts = [why, *_changes(best)]
+def _gain(best: Point, baseline: Point, shipped: Point, quality: str, why: str) -> dict[str, Any]:
+    parts = [why, *_changes(best, quality)]
     text = f"take {best['id']}: {', '.join(parts)}"
     if shipped is not baseline:
         beside = "faster than" if shown_faster(best, shipped) else "not shown to be faster than"
@@ -180,9 +183,12 @@ def _gain(best: Point, baseline: Point, shipped: Point, why: str) -> dict[str, A
     return {**_say(best["id"], text), "gained": True, "better_than_given": True}
 
 
-def _changes(point: Point) -> list[str]:
+def _changes(point: Point, quality: str) -> list[str]:
     names = [n for n in ("size", "accuracy", "agreement", "peak_memory") if n in point["changes"]]
-    return [f"{name.replace('_', ' ')} {point['changes'][name]}" for name in names]
+    found = {name: f"{name.replace('_', ' ')} {point['changes'][name]}" for name in names}
+    if point["flips"] and quality in found:
+        found[quality] += f" ({point['flips']['text']})"
+    return list(found.values())
 
 
 def _no_gain(members: Sequence[Point], baseline: Point, shipped: Point) -> dict[str, Any]:

@@ -38,6 +38,11 @@ def value_text(value: Value) -> str:
     return quantity(value.value, value.unit, value.interval)
 
 
+def count(number: int, noun: str) -> str:
+    """`1 trial`, `2 trials`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def relation(ratio: Interval, fresh_rounds: int) -> Relation:
     """What may be said of a latency ratio; `Samples.faster`, and its mirror image.
 

@@ -61,7 +61,7 @@ def measurement(
     accuracy: float | None,
     *,
     taken: Samples | None = None,
-    verdict: Verdict = Verdict(),
+    verdict: Verdict | None = None,
     test: float | None = None,
     asked: int = 0,
 ) -> Measurement:
@@ -78,7 +78,7 @@ def measurement(
     return Measurement(
         values=values,
         absent={"energy": "the device has no power sensor"},
-        verdict=verdict,
+        verdict=verdict or Verdict(),
         environment={"cpu": "test", "number": str(ratio)},
         lowered=Lowered(layers=(), asked=asked, ran=asked),
     )
