@@ -228,13 +228,17 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         return np.where(costs == 0, 1.0, np.abs(costs))
 
     def _checked(self, given: Any) -> Floats:
-        found = np.asarray(given, dtype=np.float64)
+        wrong = UsageError(
+            f"{given!r} is not a preference",
+            hint=f"give {self._metrics} non-negative weights: {self._evaluator.metrics}",
+        )
+        try:
+            found = np.asarray(given, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise wrong from error
         fits = found.shape == (self._metrics,) and np.isfinite(found).all()
         if not fits or (found < 0).any() or found.sum() <= 0:
-            raise UsageError(
-                f"{given!r} is not a preference",
-                hint=f"give {self._metrics} non-negative weights: {self._evaluator.metrics}",
-            )
+            raise wrong
         return found / found.sum()
 
     def _read(self, text: str) -> Recipe:

@@ -16,13 +16,17 @@ EXACT = frozenset({"rewrite", "fuse"})
 
 
 def encode(choices: Sequence[Choice], recipe: Recipe) -> Codes | None:
-    """The codes of a recipe; None where it holds actions that no choice offers."""
+    """The codes that come nearest to a recipe; None where it holds what no choice offers.
+
+    Of an alternative with several actions some may not have applied, so the alternative that
+    shares the most actions is taken. Whether the codes say exactly the recipe, decoding tells.
+    """
     left = {action.bare() for action in recipe.actions}
     codes: list[int] = []
     for choice in choices:
-        alternatives = [frozenset(a.bare() for a in found) for found in choice.alternatives]
-        fitting = [index for index, actions in enumerate(alternatives) if actions <= left]
-        best = max(fitting, key=lambda index: (len(alternatives[index]), -index))
+        alternatives = [{action.bare() for action in found} for found in choice.alternatives]
+        shared = [(len(found & left), -len(found - left)) for found in alternatives]
+        best = max(range(len(choice)), key=lambda i, s=shared: (s[i][0], s[i][1], -i))
         left -= alternatives[best]
         codes.append(best)
     return None if left else tuple(codes)

@@ -43,6 +43,7 @@ class Nsga2:
         self._generator = np.random.default_rng(seed)
         self._runtime = space.standard()[0][1].runtime
         self._told: dict[Codes, Trial] = {}
+        self._asked: dict[str, Codes] = {}
         self._keys: set[str] = set()
         self._codes: set[Codes] = set()
         random = (codes.draw(space.choices, self._generator) for _ in range(_POPULATION))
@@ -69,12 +70,18 @@ class Nsga2:
         """Every trial that codes can express joins the archive; failures as infeasible."""
         for trial in trials:
             self._keys.add(trial.candidate.key)
-            if trial.candidate.runtime != self._runtime:
-                continue
-            row = codes.encode(self._space.choices, trial.candidate.recipe)
+            row = self._asked.get(trial.candidate.key) or self._row_of(trial.candidate)
             if row is not None:
                 self._codes.add(row)
                 self._told[row] = trial
+
+    def _row_of(self, candidate: Candidate) -> Codes | None:
+        """The codes that mean exactly a candidate of somebody else."""
+        row = codes.encode(self._space.choices, candidate.recipe)
+        if row is None or candidate.runtime != self._runtime:
+            return None
+        same = self._space.decode(row).digest == candidate.recipe.digest
+        return row if same else None
 
     def _new(self, rows: Sequence[Codes], limit: int) -> list[Candidate]:
         found: list[Candidate] = []
@@ -85,6 +92,7 @@ class Nsga2:
             candidate = Candidate(recipe=self._space.decode(row), runtime=self._runtime)
             if candidate.key not in self._keys:
                 self._keys.add(candidate.key)
+                self._asked[candidate.key] = row
                 found.append(candidate)
         return found
 
