@@ -1,0 +1,240 @@
+"""The whole loop on a real small model: what a user gets, and that nothing is lost or done twice."""
+
+import json
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from tests.conftest import DIGITS
+
+MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "digits.npz"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> tuple[Path, dict]:
+    """One finished run, shared by the tests of this file."""
+    folder = tmp_path_factory.mktemp("study")
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "edgeopt",
+            "run",
+            str(MODEL),
+            "--data",
+            str(DATA),
+            "--trials",
+            "18",
+            "--max-drop",
+            "3pt",
+            "--out",
+            "report",
+            "--json",
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=570,
+    )
+    assert done.returncode == 0, done.stderr
+    return folder, json.loads(done.stdout)
+
+
+def _front(document):
+    return document["fronts"]["local"]
+
+
+def test_the_front_has_what_was_promised(study):
+    """Paired latency interval, size, peak memory, accuracy on both parts, probes, a recipe."""
+    _, document = study
+    assert len(_front(document)) >= 2
+    for member in _front(document):
+        metrics = member["metrics"]
+        assert {"latency", "size", "peak_memory", "accuracy", "accuracy_test"} <= metrics.keys()
+        assert any(name.startswith("accuracy@") for name in metrics)
+        interval = metrics["latency"]["interval"]
+        assert interval["low"] <= metrics["latency"]["value"] <= interval["high"]
+        assert Path(member["model"]).is_file()
+
+
+def test_baseline_and_usual_ways_are_among_the_trials(study):
+    """What a user would ship without edgeopt was measured like everything else."""
+    _, document = study
+    labels = {candidate.get("label") for candidate in document["candidates"]["local"]}
+    assert "baseline" in labels
+    assert any(label and label.startswith("ort_static") for label in labels)
+    assert document["baseline"]["local"]["metrics"]["latency"]["value"] > 0
+
+
+def test_nothing_is_called_faster_whose_interval_contains_one(study):
+    """Words follow the interval, not the point."""
+    _, document = study
+    for candidate in document["candidates"]["local"]:
+        ratio = candidate.get("ratio")
+        if ratio and ratio["relation"] == "faster":
+            assert ratio["high"] < 1
+
+
+def test_report_files_are_there(study):
+    """HTML, Markdown, JSON and CSV, and the JSON is what stdout said."""
+    folder, document = study
+    names = {path.name for path in (folder / "report").iterdir()}
+    assert {"report.html", "report.md", "report.json", "trials.csv"} <= names
+    written = json.loads((folder / "report" / "report.json").read_text())
+    assert written["fronts"] == document["fronts"]
+
+
+def test_the_same_command_measures_nothing_again(study, edgeopt):
+    """Every trial is in the store; the second run only reports."""
+    folder, document = study
+    before = _numbers(folder)
+    done = edgeopt(
+        "run", MODEL, "--data", DATA, "--trials", "18", "--max-drop", "3pt", "--json", cwd=folder
+    )
+    assert done.code == 0, done.err
+    assert _numbers(folder) == before
+    again = json.loads(done.out)
+    assert [m["id"] for m in _front(again)] == [m["id"] for m in _front(document)]
+
+
+def test_replay_gives_the_same_model(study, edgeopt):
+    """Same structural digest, and on this machine the same weights, from the recipe alone."""
+    folder, document = study
+    for member in _front(document):
+        if not any(line and not line.startswith("#") for line in member["recipe"][3:]):
+            continue
+        recipe = folder / f"{member['id']}.txt"
+        recipe.write_text("\n".join(member["recipe"]) + "\n")
+        again = folder / f"{member['id']}.onnx"
+        done = edgeopt("replay", recipe, "--on", MODEL, "--data", DATA, "--out", again, cwd=folder)
+        assert done.code == 0, done.err
+        assert again.read_bytes() == Path(member["model"]).read_bytes()
+
+
+def test_replay_on_retrained_weights(study, edgeopt):
+    """The same decisions on a net trained with another seed: valid, verified, other weights."""
+    folder, document = study
+    other = DIGITS / "digits-seed1.onnx"
+    member = max(_front(document), key=lambda m: len(m["recipe"]))
+    recipe = folder / "retrained.txt"
+    recipe.write_text("\n".join(member["recipe"]) + "\n")
+    out = folder / "retrained.onnx"
+    done = edgeopt(
+        "replay", recipe, "--on", other, "--data", DATA, "--out", out, "--json", cwd=folder
+    )
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert told["same_baseline"] is False
+    onnx.checker.check_model(onnx.load(out))
+    assert out.read_bytes() != Path(member["model"]).read_bytes()
+
+
+def test_export_runs_with_numpy_and_onnxruntime_alone(study, edgeopt):
+    """The folder's verify script imports nothing else, and notices a changed output."""
+    folder, document = study
+    fastest = _front(document)[0]["id"]
+    done = edgeopt("export", document["study"]["id"], fastest, "--out", "exported", cwd=folder)
+    assert done.code == 0, done.err
+    place = folder / "exported"
+    names = {path.name for path in place.iterdir()}
+    assert {"model.onnx", "recipe.txt", "runtime.json", "card.md", "verify.py"} <= names
+    ran = _python(place, ISOLATED)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    with np.load(place / "outputs.npz") as held:
+        changed = {key: held[key] + 1 for key in held}
+    np.savez(place / "outputs.npz", **changed)
+    ran = _python(place, "import runpy; runpy.run_path('verify.py', run_name='__main__')")
+    assert ran.returncode == 6
+
+
+ISOLATED = """
+import runpy, sys
+try:
+    runpy.run_path("verify.py", run_name="__main__")
+finally:
+    roots = {name.split(".")[0] for name in sys.modules}
+    assert not roots & {"edgeopt", "onnx", "onnx_ir"}, roots
+"""
+
+
+def _python(place: Path, code: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=place, capture_output=True, text=True, check=False
+    )
+
+
+def test_pick_keeps_the_limits(study, edgeopt):
+    """A limit excludes; an impossible one says so with exit code 5."""
+    folder, document = study
+    sizes = sorted(m["metrics"]["size"]["value"] for m in _front(document))
+    done = edgeopt("pick", "--max", f"size={sizes[0] / 1000:.3f}kB", "--json", cwd=folder)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["pick"]["metrics"]["size"]["value"] == sizes[0]
+    assert edgeopt("pick", "--max", "size=1b", cwd=folder).code == 5
+
+
+def test_report_again_in_every_format(study, edgeopt):
+    """From the store alone, without model and data."""
+    folder, document = study
+    assert edgeopt("report", "--format", "md", cwd=folder).code == 0
+    page = edgeopt("report", "--format", "terminal", cwd=folder)
+    assert page.code == 0
+    assert len(page.out.strip().splitlines()) <= 25
+    again = json.loads(edgeopt("report", "--json", cwd=folder).out)
+    assert again["fronts"] == document["fronts"]
+
+
+def test_a_model_without_data_gets_exact_actions_only(edgeopt):
+    """No data: no accuracy, no quantization, and the report says what is not known."""
+    done = edgeopt("run", MODEL, "--trials", "8", "--budget", "3m", "--json")
+    assert done.code == 0, done.err
+    document = json.loads(done.out)
+    for candidate in document["candidates"]["local"]:
+        assert "accuracy" not in candidate["metrics"]
+        assert not any("static_qdq" in line for line in candidate["recipe"])
+
+
+def _numbers(folder: Path) -> list[tuple[int, str, str]]:
+    with sqlite3.connect(next((folder / ".edgeopt").glob("*.sqlite*"))) as connection:
+        return connection.execute("select number, key, protocol from trial").fetchall()
+
+
+def test_killed_at_any_moment_it_goes_on(tmp_path):
+    """kill -9 ten times, then the same command: nothing is measured twice, nothing is lost."""
+    command = [sys.executable, "-m", "edgeopt", "run", str(MODEL), "--data", str(DATA)]
+    command += ["--trials", "14", "--strategy", "random", "--json"]
+    moments = random.Random(7)
+    seen: set[tuple[int, str, str]] = set()
+    for _ in range(10):
+        process = subprocess.Popen(
+            command,
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        time.sleep(moments.uniform(0.5, 9.0))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        if list((tmp_path / ".edgeopt").glob("*.sqlite*")):
+            held = set(_numbers(tmp_path))
+            assert seen <= held
+            seen = held
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    rows = _numbers(tmp_path)
+    assert seen <= set(rows)
+    assert max(Counter((key, protocol) for _, key, protocol in rows).values()) == 1
+    document = json.loads(done.stdout)
+    held = {f"c{number}" for number, _, _ in rows}
+    assert {member["id"] for member in _front(document)} <= held

@@ -1,0 +1,41 @@
+"""What tests of every room may use."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DIGITS = ROOT / "models" / "digits"
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def edgeopt(tmp_path: Path) -> Callable[..., Finished]:
+    """The command line in a process of its own, working in an empty folder."""
+
+    def call(*arguments: object, cwd: Path = tmp_path, **environment: str) -> Finished:
+        done = subprocess.run(
+            [sys.executable, "-m", "edgeopt", *map(str, arguments)],
+            cwd=cwd,
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=570,
+        )
+        return Finished(done.returncode, done.stdout, done.stderr)
+
+    return call
