@@ -263,7 +263,8 @@ def _ledger(trials: Sequence[Trial]) -> dict[str, Any]:
         "failures": failed,
         "device_s": device_s,
         "host_s": sum(account.host_s for account in accounts),
-        "text": f"{count(len(trials), 'trial')}, {failed} failed, {format_seconds(device_s)} on devices",
+        "text": f"{count(len(trials), 'trial')}, {failed} failed, "
+        f"{format_seconds(device_s)} on devices",
     }
 
 

@@ -89,9 +89,8 @@ def in_vain(evidence: Evidence, trials: Sequence[Trial], device: str) -> list[st
     for strategy, mine in sorted(used.items()):
         if not any(trial.candidate.key in keys for trial in mine):
             spent = format_seconds(sum(trial.device_s for trial in mine))
-            found.append(
-                f"{strategy}: {words.count(len(mine), 'trial')}, {spent} on the device, none on the front"
-            )
+            tried = words.count(len(mine), "trial")
+            found.append(f"{strategy}: {tried}, {spent} on the device, none on the front")
     return found
 
 

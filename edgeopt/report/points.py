@@ -165,9 +165,11 @@ def _changes(trial: Trial, baseline: Trial | None) -> dict[str, str]:
 
 
 def _flips(trial: Trial, setting: Setting) -> dict[str, Any] | None:
-    if trial.number not in setting.flips:
+    value = trial.value(setting.quality)
+    found = setting.flips.get(trial.number) or (None if value is None else value.flips)
+    if found is None:
         return None
-    lost, won = setting.flips[trial.number]
+    lost, won = found
     return {"lost": lost, "won": won, "text": f"{lost} lost, {won} won"}
 
 
