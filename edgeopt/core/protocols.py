@@ -164,8 +164,15 @@ class AccuracyMetric(Protocol):
     is computed again, also for metrics that are no mean (F1, AUC, error rates).
     """
 
-    needs_target: bool
-    needs_reference: bool
+    @property
+    def needs_target(self) -> bool:
+        """Whether it judges by labels."""
+        ...
+
+    @property
+    def needs_reference(self) -> bool:
+        """Whether it compares with the baseline's outputs."""
+        ...
 
     def evidence(
         self, outputs: Arrays, target: npt.NDArray[Any] | None, reference: Arrays | None

@@ -7,13 +7,16 @@ that for many draws at once says so by one of two methods; one that offers neith
     weighted    the value of rows with weights (how often each was drawn)
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
+from inspect import signature
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from edgeopt.core.protocols import AccuracyMetric
+from edgeopt.data.options import nearest
 from edgeopt.errors import DataError
 from edgeopt.plugins import ACCURACY
 
@@ -61,26 +64,44 @@ def load_metric(name: str, options: Mapping[str, Any] | None = None) -> Accuracy
 
     Args:
         name: A name on the shelf, or `python:package.function`.
-        options: Each metric names its own; an unknown one is refused.
+        options: They belong to the data, which may be judged by several metrics: an option of
+            another metric is left alone, one that no metric has is refused.
 
     Raises:
         UsageError: No such metric.
-        DataError: An option that the metric does not have, or an invalid value.
+        DataError: An unknown option or an invalid value.
     """
     given = dict(options or {})
     if name.startswith("python:"):
-        given["function"] = name.removeprefix("python:")
-        name = "python"
-    plugin: Any = ACCURACY.load(name)
+        return ACCURACY.load("python")(
+            function=name.removeprefix("python:"),
+            own={key: value for key, value in given.items() if key not in _known()},
+            shared={key: value for key, value in given.items() if key in _known()},
+        )
+    plugin = ACCURACY.load(name)
+    taken = option_names(plugin)
+    for key in given:
+        if key not in taken and key not in _known():
+            raise DataError(
+                f"the metric has no option {key!r}",
+                where=f"metric {name}",
+                hint=nearest(key, sorted(taken)),
+            )
     try:
-        return plugin(**given)
-    except TypeError as error:
-        raise DataError(
-            f"the options do not fit the metric ({_without_class(error)})",
-            where=f"metric {name}",
-            hint=f"given: {', '.join(sorted(given)) or 'none'}",
-        ) from error
+        return plugin(**{key: value for key, value in given.items() if key in taken})
+    except (TypeError, ValueError) as error:
+        raise DataError(f"an option is invalid ({error})", where=f"metric {name}") from error
 
 
-def _without_class(error: TypeError) -> str:
-    return str(error).rpartition("__init__() ")[2]
+def option_names(plugin: Callable[..., Any]) -> frozenset[str]:
+    """Names of the options that a plug-in's factory takes."""
+    found = signature(plugin).parameters
+    return frozenset(found) - {"needs_target", "needs_reference"}
+
+
+@cache
+def _known() -> frozenset[str]:
+    found: set[str] = set()
+    for name in ACCURACY.names():
+        found |= set() if name == "python" else option_names(ACCURACY.load(name))
+    return frozenset(found)

@@ -84,9 +84,7 @@ def score_part(
 def outputs_of(part: Part, run: Run, state: Mapping[str, str] | None = None) -> list[Arrays]:
     """Outputs by sample, to be kept as the reference of many candidates."""
     running = Fed(run, state or {})
-    return [
-        running(part.feeds[index], begins=_begins(part, index)) for index in range(len(part))
-    ]
+    return [running(part.feeds[index], begins=_begins(part, index)) for index in range(len(part))]
 
 
 class Fed:
@@ -124,10 +122,11 @@ def _reference(
 ) -> Callable[[int, Feed, bool], Arrays | None]:
     if reference is None:
         return lambda _index, _feed, _begins: None
-    if isinstance(reference, Sequence):
-        return lambda index, _feed, _begins: reference[index]
-    running = Fed(reference, state)
-    return lambda _index, feed, begins: running(feed, begins=begins)
+    if callable(reference):
+        running = Fed(reference, state)
+        return lambda _index, feed, begins: running(feed, begins=begins)
+    known = reference
+    return lambda index, _feed, _begins: known[index]
 
 
 def _begins(part: Part, index: int) -> bool:

@@ -64,7 +64,7 @@ def standard_error(metric: AccuracyMetric, scored: Scored, *, seed: int = 0) -> 
 
 
 def smallest_decidable_drop(metric: AccuracyMetric, baseline: Scored) -> float:
-    """The smallest drop that these samples can tell from none (95 %, two-sided), in the value's unit.
+    """The smallest drop that these samples can tell from none: 95 %, two-sided, a share.
 
     A drop is decided where its paired interval excludes zero: d > z * se(d), z = 1.96. For two
     models whose rows correlate with r, se(d) = se(baseline) * sqrt(2 (1 - r)); for a proportion a
@@ -133,8 +133,10 @@ def _draws(units: int, rows: int, seed: int) -> Iterator[Floats]:
         count = min(some, DRAWS - start)
         drawn = generator.integers(units, size=(count, units), dtype=np.int64)
         drawn += np.arange(count)[:, None] * units
-        yield np.bincount(drawn.ravel(), minlength=count * units).reshape(count, units).astype(
-            np.float64
+        yield (
+            np.bincount(drawn.ravel(), minlength=count * units)
+            .reshape(count, units)
+            .astype(np.float64)
         )
 
 
@@ -152,8 +154,5 @@ def _drawn(
         weighing = metric
         return lambda counts: weighing.weighted(evidence, counts[:, owner])
     return lambda counts: np.array(
-        [
-            metric.value(np.repeat(evidence, row[owner].astype(np.int64), axis=0))
-            for row in counts
-        ]
+        [metric.value(np.repeat(evidence, row[owner].astype(np.int64), axis=0)) for row in counts]
     )

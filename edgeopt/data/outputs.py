@@ -39,9 +39,7 @@ def class_axis(shape: tuple[int, ...], target: tuple[int, ...]) -> int | None:
     if len(shape) < 2:
         return 0 if len(shape) == 1 and _tight(target) == () else None
     order = [1, len(shape) - 1, *range(2, len(shape) - 1)]
-    fitting = [
-        axis for axis in order if _tight(shape[:axis] + shape[axis + 1 :]) == _tight(target)
-    ]
+    fitting = [axis for axis in order if _tight(shape[:axis] + shape[axis + 1 :]) == _tight(target)]
     wide = [axis for axis in fitting if shape[axis] > 1]
     return (wide or fitting or [None])[0]
 

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -39,7 +39,7 @@ def load_object(spec: str) -> Any:
 
 
 @contextmanager
-def running(where: str, what: str) -> Iterator[None]:
+def running(where: str, what: str) -> Generator[None]:
     """Run a user's code: whatever it raises becomes a `DataError` that says so."""
     try:
         yield

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from edgeopt.core import digest as digests
 from edgeopt.core.data import DataSet, Part
 from edgeopt.core.model import Model
 from edgeopt.data.options import DataOptions
 from edgeopt.data.probes import built_in_probes
 from edgeopt.data.source import LazyFeeds, Reader, Source
-from edgeopt.data.split import split
+from edgeopt.data.split import contents, of_labels, split
 from edgeopt.errors import DataError
 from edgeopt.plugins import READERS
 
@@ -59,11 +60,12 @@ def read_data(spec: str, model: Model, options: DataOptions | None = None) -> Da
     full = (options or DataOptions()).over(reader.declared(spec))
     source = reader.read(spec, model, full)
     found = split(source, full, where=spec)
-    own = tuple(_own_probe(name, other, model, full) for name, other in full.probe_sets.items())
+    own = {name: _own(other, model, full, source) for name, other in full.probe_sets.items()}
     shifted, notes = built_in_probes(found.test, model, full)
     return replace(
         found,
-        probes=(*shifted, *own),
+        digest=digests.of_text("\n".join([found.digest, *map(_identity, own.values())])),
+        probes=(*shifted, *(whole(name, probe) for name, probe in own.items())),
         metric=full.metric,
         metric_options={**source.metric_options, **full.metric_options},
         state=full.state,
@@ -71,20 +73,32 @@ def read_data(spec: str, model: Model, options: DataOptions | None = None) -> Da
     )
 
 
-def _own_probe(name: str, spec: str, model: Model, options: DataOptions) -> Part:
+def _own(spec: str, model: Model, options: DataOptions, main: Source) -> Source:
+    """A user's own probe set: read as the data is, by the options that it does not say itself."""
     reader = reader_for(spec)
     described = reader.declared(spec)
     preprocess = described.get("preprocess", options.preprocess)
     source = reader.read(spec, model, replace(options, preprocess=preprocess))
-    return whole(name, source)
+    if (source.target is None) != (main.target is None):
+        raise DataError(
+            "only one of the data and this probe set has labels",
+            where=spec,
+            hint="a probe is judged by the same metric as the data",
+        )
+    return source
+
+
+def _identity(source: Source) -> str:
+    target = "" if source.target is None else of_labels(source.target)
+    return "\n".join([*contents(source), target])
 
 
 def whole(name: str, source: Source) -> Part:
     """All samples of a source as one part, in the source's order, groups together."""
     order = np.arange(source.count)
     if source.group is not None:
-        first = {int(g): i for i, g in reversed(list(enumerate(source.group.tolist())))}
-        order = np.array(sorted(order.tolist(), key=lambda i: (first[int(source.group[i])], i)))  # pyright: ignore[reportOptionalSubscript]
+        _, first, owner = np.unique(source.group, return_index=True, return_inverse=True)
+        order = np.argsort(first[owner], kind="stable")
     return Part(
         name=name,
         feeds=LazyFeeds(source.feed, order),

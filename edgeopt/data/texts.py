@@ -58,9 +58,7 @@ def with_blank(charset: Sequence[str], classes: int, blank: int) -> list[str]:
     )
 
 
-def _emitted(
-    steps: npt.NDArray[np.int64], blank: int, collapse: bool
-) -> Sequence[int]:
+def _emitted(steps: npt.NDArray[np.int64], blank: int, collapse: bool) -> Sequence[int]:
     keep = steps != blank
     if collapse:
         keep[1:] &= steps[1:] != steps[:-1]

@@ -63,9 +63,7 @@ class F1:
         seen = weights @ label.astype(np.float64) + weights @ said.astype(np.float64)
         known = np.sum(seen > 0, axis=1)
         each = np.divide(2 * hits, seen, out=np.zeros_like(seen), where=seen > 0)
-        return np.divide(
-            each.sum(axis=1), known, out=np.full(len(known), np.nan), where=known > 0
-        )
+        return np.divide(each.sum(axis=1), known, out=np.full(len(known), np.nan), where=known > 0)
 
     def right(self, evidence: Floats) -> Floats:
         """1 where label and prediction agree."""

@@ -5,10 +5,10 @@ value is the mean), an object with `evidence` and `value`, or a class of such ob
 the options.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from inspect import isclass
-from typing import Any
+from inspect import isclass, signature
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -96,8 +96,18 @@ class Guarded:
             return self.metric.chance(evidence)
 
 
-def load(*, function: str = "", **options: Any) -> AccuracyMetric:
+def load(
+    *,
+    function: str,
+    own: Mapping[str, Any] | None = None,
+    shared: Mapping[str, Any] | None = None,
+) -> AccuracyMetric:
     """The metric that a specification names.
+
+    Args:
+        function: `package.thing` or `file.py:thing`.
+        own: Options that no metric on the shelf has; all go to the class.
+        shared: Options that metrics on the shelf have too; the class gets those it takes.
 
     Raises:
         DataError: It cannot be imported, or is neither a metric nor a function.
@@ -105,23 +115,32 @@ def load(*, function: str = "", **options: Any) -> AccuracyMetric:
     where = f"python:{function}"
     found = load_object(function)
     if isclass(found):
-        with running(where, "the metric cannot be made"):
-            found = found(**options)
-        options = {}
-    if options:
+        return Guarded(_made(found, where, own or {}, shared or {}), where)
+    if own:
         raise DataError(
-            f"a metric that is no class takes no options, given: {', '.join(sorted(options))}",
+            f"a metric that is no class takes no options, given: {', '.join(sorted(own))}",
             where=where,
         )
     if hasattr(found, "evidence") and hasattr(found, "value"):
         return Guarded(found, where)
     if callable(found):
-        return Function(found, where)
+        return Function(cast("Callable[[Arrays, Array | None], float]", found), where)
     raise DataError(
         f"a {type(found).__name__} is not a metric",
         where=where,
         hint="give a function (outputs, target) -> float, or an object with evidence and value",
     )
+
+
+def _made(
+    of: Callable[..., Any], where: str, own: Mapping[str, Any], shared: Mapping[str, Any]
+) -> AccuracyMetric:
+    with running(where, "the metric cannot be made"):
+        taken = signature(of).parameters
+        made: Any = of(**{k: v for k, v in shared.items() if k in taken}, **own)
+    if not (hasattr(made, "evidence") and hasattr(made, "value")):
+        raise DataError("the class has no methods evidence and value", where=where)
+    return made
 
 
 PLUGIN = load

@@ -69,7 +69,7 @@ class Top1:
         return _share(evidence[:, 0], evidence[:, 1])
 
     def chance(self, evidence: Floats) -> float:
-        """Share of the most frequent label (of rows' most frequent ones, where a row is an image)."""
+        """Share of the most frequent label (where a row is an image: of rows' most frequent)."""
         frequent = np.bincount(evidence[:, 4].astype(np.int64), weights=evidence[:, 5])
         return float(frequent.max() / max(evidence[:, 1].sum(), 1.0))
 
