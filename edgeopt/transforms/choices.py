@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from edgeopt.core.action import Action, Choice
 from edgeopt.errors import UsageError
-from edgeopt.transforms.replay import transform_of
+from edgeopt.transforms.stages import transform_of
 
 
 def on_off(name: str, family: str, actions: Sequence[Action]) -> Choice:

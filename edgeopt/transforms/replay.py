@@ -5,15 +5,12 @@ with actions applied. Graphs after the exact prefix are kept, since a search cha
 assignment behind it far more often than the prefix itself.
 """
 
-import difflib
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import onnx_ir as ir
 
-from edgeopt import plugins
 from edgeopt.core.action import Action, Recipe
 from edgeopt.core.data import Feed
 from edgeopt.core.model import Model
@@ -21,14 +18,21 @@ from edgeopt.errors import UsageError
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.normalize import normalize
 from edgeopt.graph.read import open_graph
-from edgeopt.transforms.base import EXACT, STAGES, Evidence, Rejection, ShelfName, Transform
+from edgeopt.transforms.base import Evidence, Rejection
 from edgeopt.transforms.local_rule import opset_of
+from edgeopt.transforms.stages import (
+    EXACT_STAGE,
+    PRUNE_STAGE,
+    canonical,
+    exact_prefix,
+    stage_of,
+    transform_of,
+)
 from edgeopt.transforms.verification import Verifier
 
+__all__ = ["ActionRejected", "Built", "Workshop", "attempt", "canonical", "transform_of"]
+
 _PREFIXES_KEPT = 16
-_LATER = tuple(stage for stage in STAGES if stage not in EXACT)
-EXACT_STAGE = 0
-PRUNE_STAGE = _LATER.index("prune") + 1
 
 
 class ActionRejected(UsageError):  # noqa: N818 (named for what happened to the action)
@@ -73,48 +77,6 @@ class _Progress:
     graph: ir.Model
     done: tuple[Action, ...]
     rejected: tuple[tuple[Action, Rejection], ...]
-
-
-@cache
-def transform_of(name: str) -> tuple[ShelfName, Transform]:
-    """The transform of that name and its shelf; names are unique across the shelves.
-
-    Raises:
-        UsageError: No shelf has it.
-    """
-    for stage in STAGES:
-        if name in plugins.SHELVES[stage].names():
-            return stage, plugins.SHELVES[stage].load(name)
-    known = sorted(name for stage in STAGES for name in plugins.SHELVES[stage].names())
-    near = difflib.get_close_matches(name, known, n=1)
-    raise UsageError(
-        f"there is no transform called {name!r}",
-        hint=(f"did you mean {near[0]!r}? " if near else "") + f"available: {', '.join(known)}",
-    )
-
-
-def stage_of_shelf(shelf: ShelfName) -> int:
-    """When actions of a shelf are applied: 0 exact ones, 1 prune, 2 quantize, 3 repair."""
-    return EXACT_STAGE if shelf in EXACT else _LATER.index(shelf) + 1
-
-
-def stage_of(action: Action) -> int:
-    """When an action is applied, as `stage_of_shelf`.
-
-    Raises:
-        UsageError: Its transform does not exist.
-    """
-    return stage_of_shelf(transform_of(action.transform)[0])
-
-
-def canonical(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """Rewrites and fusions as given, then prune, quantize, repair; stable within each."""
-    return tuple(sorted(actions, key=stage_of))
-
-
-def exact_prefix(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """The actions that keep outputs equal: they come first in canonical order."""
-    return tuple(action for action in actions if stage_of(action) == EXACT_STAGE)
 
 
 class Workshop:

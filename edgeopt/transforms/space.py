@@ -23,16 +23,8 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
 from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
 from edgeopt.transforms.choices import check_codes, decision, grouped, label, on_off
-from edgeopt.transforms.replay import (
-    EXACT_STAGE,
-    ActionRejected,
-    Built,
-    Workshop,
-    attempt,
-    stage_of,
-    stage_of_shelf,
-    transform_of,
-)
+from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
+from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
 V = TypeVar("V")
 FAMILIES: tuple[str, ...] = STAGES

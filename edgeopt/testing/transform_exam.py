@@ -1,0 +1,311 @@
+"""The exam of a transform: what every plug-in on a shelf must prove, also a third party's.
+
+    examine(name, model)            any shelf: what holds whatever the outputs do
+    examine_exact(name, model)      rewrite and fuse: and the outputs stay equal
+    examine_golden(name, folder)    the rule on a model in text form, against what it must become
+
+Each takes the name under which the plug-in is found on its shelf. `examine` returns what it
+applied, so that the exams of other shelves go on from there.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+from onnx import parser, printer
+
+from edgeopt.core.action import Action, Recipe
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.data import Feed
+from edgeopt.core.profile import DeviceProfile, QuantizationTypes
+from edgeopt.graph.check import check
+from edgeopt.graph.editor import Editor
+from edgeopt.graph.runtime import Session
+from edgeopt.graph.write import to_bytes
+from edgeopt.testing.graphs import random_feeds
+from edgeopt.transforms.base import EXACT, Evidence, Offer, Range, Rejection, Transform
+from edgeopt.transforms.stages import transform_of
+
+RELATIVE = 2e-5
+"""Allowed error beside the largest output: float32 sums in another order, some layers deep."""
+_SITES_GROW_AT_MOST = 2
+_PLAIN = RuntimeSettings(optimization="off")
+_NOTE = re.compile(r"^#\s*(\w+):\s*(.*?)\s*$", re.MULTILINE)
+
+
+class ExamFailed(AssertionError):  # noqa: N818 (pytest shows it as the assertion that it is)
+    """A transform does not keep what its shelf promises."""
+
+
+class NoEvidence:
+    """Evidence of a study without data: nothing is known and nothing is kept."""
+
+    def __init__(self) -> None:
+        self._reference: ir.Model | None = None
+
+    @property
+    def reference(self) -> ir.Model | None:
+        """The graph that the last build started quantizing from."""
+        return self._reference
+
+    def ranges(
+        self, model: ir.Model, names: Sequence[str], digest: str | None
+    ) -> tuple[Mapping[str, Range], str]:
+        """No range of any value."""
+        del model, names, digest
+        return {}, ""
+
+    def means(
+        self,
+        model: ir.Model,
+        names: Sequence[str],
+        *,
+        axis: int = 1,
+        limit: int | None = None,
+    ) -> Mapping[str, npt.NDArray[np.float64]]:
+        """No mean of any value."""
+        del model, names, axis, limit
+        return {}
+
+    def remember_float(self, model: ir.Model) -> None:
+        """Keep the graph that a build starts quantizing from."""
+        self._reference = model
+
+    def feeds(self, count: int) -> Sequence[Feed]:
+        """No feeds."""
+        del count
+        return ()
+
+    def keep(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
+        """Refuse: there is no data that an artifact could come from.
+
+        Raises:
+            ValueError: Always.
+        """
+        raise ValueError(f"no data, and yet {sorted(arrays)} were computed from it")
+
+    def recall(self, digest: str) -> Mapping[str, npt.NDArray[Any]] | None:
+        """No artifact."""
+        del digest
+
+
+def offer(*, data: bool = True, contrib: bool = True) -> Offer:
+    """What an ordinary processor with 8-bit kernels is offered."""
+    profile = DeviceProfile(
+        name="exam", title="exam", architecture="x86_64", quantization=QuantizationTypes()
+    )
+    return Offer(profile=profile, data=data, contrib=contrib)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Applied:
+    """An action that was done to a model.
+
+    Args:
+        action: With its artifacts.
+        graph: The model after it, and after nothing else.
+    """
+
+    action: Action
+    graph: ir.Model
+
+
+def opened(model: onnx.ModelProto) -> ir.Model:
+    """A model as transforms meet it: shapes inferred, sorted, a new graph every time."""
+    graph = ir.from_proto(onnx.shape_inference.infer_shapes(model))
+    graph.graph.sort()
+    return graph
+
+
+def examine(
+    name: str,
+    model: onnx.ModelProto,
+    *,
+    evidence: Evidence | None = None,
+    offered: Offer | None = None,
+) -> tuple[Applied, ...]:
+    """Apply a transform at each site that it lists, each time on a fresh clone.
+
+    At every site: the action reads back from its text; the listed graph is left alone; the graph
+    changes and is valid; inputs and outputs keep names, types and shapes; the same again gives
+    the same bytes; undo restores the bytes; sites do not multiply.
+
+    Raises:
+        ExamFailed: One of these does not hold; says at which site.
+    """
+    _, transform = transform_of(name)
+    known = evidence or NoEvidence()
+    graph = opened(model)
+    sites = transform.sites(graph, offered or offer())
+    _require(len(set(sites)) == len(sites), f"{name} lists a site twice")
+    before = to_bytes(graph)
+    found: list[Applied] = []
+    for action in sites:
+        applied = _applied(transform, graph, action, known)
+        again = _applied(transform, graph, action, known)
+        where = f"{name} at {action.site!r}"
+        _require(to_bytes(graph) == before, f"{where} changed the graph that it was cloned from")
+        _require(to_bytes(applied.graph) == to_bytes(again.graph), f"{where} differs when repeated")
+        _check_text(applied.action)
+        if not transform.whole_model:
+            _require(to_bytes(applied.graph) != before, f"{where} changed nothing")
+            _check_count(transform, applied, len(sites), offered or offer())
+        check(applied.graph)
+        _check_contract(graph, applied.graph, where)
+        found.append(applied)
+    return tuple(found)
+
+
+def examine_exact(
+    name: str,
+    model: onnx.ModelProto,
+    feeds: Sequence[Feed] | None = None,
+    *,
+    offered: Offer | None = None,
+    relative: float = RELATIVE,
+) -> tuple[Applied, ...]:
+    """The exam of rewrite and fuse: `examine`, and equal outputs on every feed.
+
+    Raises:
+        ExamFailed: As `examine`, or outputs differ, or the transform is on another shelf.
+    """
+    shelf, _ = transform_of(name)
+    _require(shelf in EXACT, f"{name} is on the shelf {shelf}, whose outputs may differ")
+    given = feeds if feeds is not None else random_feeds(model, 2)
+    expected = _outputs(model.SerializeToString(), given)
+    applied = examine(name, model, offered=offered)
+    for one in applied:
+        found = _outputs(to_bytes(one.graph), given)
+        _require_equal(expected, found, relative, f"{name} at {one.action.site!r}")
+    return applied
+
+
+def examine_golden(name: str, folder: Path) -> Mapping[str, str]:
+    """What a golden folder shows: file name to the text that the rule makes of `before*.txt`.
+
+    A `before.txt` has its `after.txt`: the graph with the rule done at every site. A
+    `must_not_fire_*.txt` has notes `# site: ...` and `# reason: ...`: the rule lists no site in
+    it, and refuses that one with that reason.
+
+    Raises:
+        ExamFailed: The rule does not fire where it must, or fires where it must not.
+    """
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("before*.txt")):
+        model = parser.parse_model(path.read_text(encoding="utf-8"))
+        applied = examine_exact(name, model)
+        _require(bool(applied), f"{name} lists no site in {path.name}")
+        found[path.name.replace("before", "after")] = graph_text(_at_every_site(name, model))
+    for path in sorted(folder.glob("must_not_fire_*.txt")):
+        _check_refused(name, path)
+    return found
+
+
+def graph_text(graph: ir.Model) -> str:
+    """The main graph as ONNX text, without the recorded shapes of intermediate values."""
+    proto = ir.to_proto(graph).graph
+    proto.ClearField("value_info")
+    lines = printer.to_text(proto).splitlines()
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _at_every_site(name: str, model: onnx.ModelProto) -> ir.Model:
+    _, transform = transform_of(name)
+    editor = Editor(opened(model))
+    for action in transform.sites(editor.model, offer()):
+        mark = editor.mark()
+        if isinstance(transform.apply(editor, action, NoEvidence()), Rejection):
+            editor.undo(mark)
+        elif transform.whole_model:
+            break
+    return editor.model
+
+
+def _check_refused(name: str, path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    notes: dict[str, str] = dict(_NOTE.findall(text))
+    graph = opened(parser.parse_model(text))
+    _, transform = transform_of(name)
+    listed = transform.sites(graph, offer())
+    _require(not listed, f"{name} lists {[a.site for a in listed]} in {path.name}")
+    action = Action.of(name, notes["site"], version=transform.version)
+    made = transform.apply(Editor(graph), action, NoEvidence())
+    if not isinstance(made, Rejection):
+        raise ExamFailed(f"{name} applies at {action.site!r} in {path.name}")
+    expected = notes["reason"]
+    _require(expected in made.reason, f"{path.name}: {made.reason!r} instead of {expected!r}")
+
+
+def _applied(transform: Transform, graph: ir.Model, action: Action, evidence: Evidence) -> Applied:
+    """The action on a clone, after it was done, undone and done again."""
+    editor = Editor(graph.clone())
+    start = to_bytes(editor.model)
+    _done(transform, editor, action, evidence)
+    editor.undo()
+    _require(to_bytes(editor.model) == start, f"undoing {action.text} leaves other bytes")
+    made = _done(transform, editor, action, evidence)
+    return Applied(action=made, graph=editor.model)
+
+
+def _done(transform: Transform, editor: Editor, action: Action, evidence: Evidence) -> Action:
+    made = transform.apply(editor, action, evidence)
+    if isinstance(made, Rejection):
+        raise ExamFailed(f"{action.text} is listed, and yet refused: {made.reason}")
+    return made
+
+
+def _check_text(action: Action) -> None:
+    _require(Action.parse(action.text) == action, f"{action.text} does not read back")
+    recipe = Recipe(baseline="sha256:0", actions=(action,))
+    _require(Recipe.parse(recipe.text) == recipe, f"a recipe with {action.text} does not read back")
+
+
+def _check_count(transform: Transform, applied: Applied, before: int, offered: Offer) -> None:
+    left = transform.sites(applied.graph, offered)
+    text = f"{applied.action.text} leaves {len(left)} sites of {before}"
+    _require(len(left) < before + _SITES_GROW_AT_MOST, text)
+
+
+def _check_contract(before: ir.Model, after: ir.Model, where: str) -> None:
+    def described(values: Sequence[ir.Value]) -> list[tuple[str | None, str, str]]:
+        return [(value.name, str(value.dtype), str(value.shape)) for value in values]
+
+    for kind in ("inputs", "outputs"):
+        old, new = (described(getattr(graph.graph, kind)) for graph in (before, after))
+        _require(old == new, f"{where} changed the {kind}: {old} became {new}")
+
+
+def _outputs(model: bytes, feeds: Sequence[Feed]) -> list[Mapping[str, npt.NDArray[Any]]]:
+    """Outputs with optimizations off, so that the graph itself is what is compared."""
+    session = Session(model, _PLAIN)
+    return [session.run(feed) for feed in feeds]
+
+
+def _require_equal(
+    expected: Sequence[Mapping[str, npt.NDArray[Any]]],
+    found: Sequence[Mapping[str, npt.NDArray[Any]]],
+    relative: float,
+    where: str,
+) -> None:
+    for one, other in zip(expected, found, strict=True):
+        for name, array in one.items():
+            made = other[name]
+            text = f"{where}: output {name!r} is {made.dtype}{list(made.shape)}"
+            _require((made.dtype, made.shape) == (array.dtype, array.shape), text)
+            if not array.size:
+                continue
+            wide = array.astype(np.float64)
+            error = float(np.abs(made.astype(np.float64) - wide).max())
+            scale = max(float(np.abs(wide).max()), 1.0)
+            _require(error <= relative * scale, f"{where}: output {name!r} is off by {error:.3g}")
+
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise ExamFailed(text)

@@ -1,0 +1,148 @@
+"""The fused patterns, in every spelling."""
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgeopt.testing import graphs
+from edgeopt.testing.graphs import Builder
+from edgeopt.testing.transform_exam import examine_exact
+
+QUICK = settings(max_examples=80, deadline=None, derandomize=True)
+NETS = [graphs.conv_bn, graphs.mobilenet_block, graphs.hardswish_spelled, graphs.if_model]
+SHAPES = st.sampled_from([(), (1,)])
+FLAGS = st.booleans()
+
+
+@pytest.mark.parametrize("name", ["hardswish", "hardsigmoid"])
+@pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
+def test_exam(name: str, net: object) -> None:
+    """Every pattern passes the exam of its shelf on every tiny net."""
+    assert callable(net)
+    examine_exact(name, net())
+
+
+def test_hardswish_replaces_four_nodes() -> None:
+    """The spelled form of the exporters goes as a whole; the site is its last value."""
+    (applied,) = examine_exact("hardswish", graphs.hardswish_spelled())
+    assert applied.action.site == "hswish"
+    assert [node.op_type for node in applied.graph.graph] == ["Conv", "HardSwish", "Conv"]
+
+
+class Spelling:
+    """Draws one of the ways to write x * clip(x + 3, 0, 6) / 6."""
+
+    def __init__(self, data: st.DataObject) -> None:
+        self.builder = Builder()
+        self._data = data
+        self._count = 0
+
+    def number(self, value: float) -> str:
+        """A constant of one element."""
+        self._count += 1
+        shape = self._data.draw(SHAPES)
+        return self.builder.constant(f"n{self._count}", np.full(shape, value, np.float32))
+
+    def bound(self, value: float) -> str:
+        """A bound of a Clip: no axes."""
+        self._count += 1
+        return self.builder.constant(f"n{self._count}", np.full((), value, np.float32))
+
+    def node(self, operator: str, inputs: list[str]) -> str:
+        """A node; operands of commuting ones in either order."""
+        self._count += 1
+        commutes = operator in {"Add", "Mul"} and self._data.draw(FLAGS)
+        return self.builder.node(operator, inputs[::-1] if commutes else inputs, f"v{self._count}")
+
+    def sixth(self, value: str) -> str:
+        """A sixth of a value, by division or product."""
+        if self._data.draw(FLAGS):
+            return self.node("Div", [value, self.number(6)])
+        return self.node("Mul", [value, self.number(1 / 6)])
+
+    def plus(self, value: str, number: float) -> str:
+        """A value plus a number, maybe as the difference to the negative one."""
+        if self._data.draw(FLAGS):
+            return self.node("Sub", [value, self.number(-number)])
+        return self.node("Add", [value, self.number(number)])
+
+    def gate(self, x: str) -> tuple[str, bool]:
+        """A hard sigmoid of x, and whether it is still six times too large."""
+        kind = self._data.draw(st.sampled_from(["six", "one", "operator"]))
+        if kind == "operator":
+            self._count += 1
+            name = f"v{self._count}"
+            return self.builder.node("HardSigmoid", [x], name, alpha=1 / 6, beta=0.5), False
+        if kind == "one":
+            inside = self.plus(self.sixth(x), 0.5)
+            return self.node("Clip", [inside, self.bound(0), self.bound(1)]), False
+        return self.node("Clip", [self.plus(x, 3), self.bound(0), self.bound(6)]), True
+
+    def swish(self, x: str) -> None:
+        """The product; a missing sixth goes before, between or behind."""
+        gate, large = self.gate(x)
+        where = self._data.draw(st.sampled_from(["x", "gate", "product"])) if large else ""
+        left = self.sixth(x) if where == "x" else x
+        right = self.sixth(gate) if where == "gate" else gate
+        product = self.node("Mul", [left, right])
+        self.builder.node("Relu", [self.sixth(product) if where == "product" else product], "y")
+
+
+@QUICK
+@given(data=st.data(), size=st.integers(1, 5))
+def test_hardswish_in_every_spelling(data: st.DataObject, size: int) -> None:
+    """Commuted, associated, divided or multiplied: one HardSwish, with equal outputs."""
+    spelling = Spelling(data)
+    spelling.builder.node("Mul", ["x", spelling.number(4)], "wide")
+    spelling.swish("wide")
+    shape = ("N", size)
+    model = spelling.builder.model([("x", "float32", shape)], [("y", "float32", shape)])
+    (applied,) = examine_exact("hardswish", model)
+    assert [node.op_type for node in applied.graph.graph] == ["Mul", "HardSwish", "Relu"]
+
+
+@QUICK
+@given(
+    slope=st.sampled_from([1.0, 0.5, 2.0, -1.0]),
+    offset=st.sampled_from([0.0, 3.0, -1.0]),
+    top=st.sampled_from([1.0, 6.0]),
+    divide=FLAGS,
+    size=st.integers(1, 5),
+)
+def test_hardsigmoid_of_any_rising_line(
+    slope: float, offset: float, top: float, divide: bool, size: int
+) -> None:
+    """Clip(a x + b, 0, c) / c becomes HardSigmoid where a > 0, and is left alone elsewhere."""
+    b = Builder()
+    for name, number in (("a", slope), ("b", offset), ("zero", 0), ("top", top), ("inv", 1 / top)):
+        b.constant(name, np.full((), number, np.float32))
+    b.node("Mul", ["x", "a"], "line")
+    b.node("Add", ["line", "b"], "moved")
+    b.node("Clip", ["moved", "zero", "top"], "clipped")
+    b.node("Div" if divide else "Mul", ["clipped", "top" if divide else "inv"], "gate")
+    b.node("Neg", ["gate"], "y")
+    shape = ("N", size)
+    model = b.model([("x", "float32", shape)], [("y", "float32", shape)])
+    sites = {one.action.site for one in examine_exact("hardsigmoid", model)}
+    plain = slope / top == 1 and offset == 0
+    assert bool(sites) == (slope > 0 and not plain)
+
+
+def test_a_constant_of_higher_rank_is_no_scalar() -> None:
+    """A [1, 1, 1] constant beside a matrix changes the rank of the result: no fusion."""
+    model = graphs.hardswish_spelled()
+    (six,) = [held for held in model.graph.initializer if held.name == "six"]
+    b = Builder()
+    b.constant("six.wide", np.full((1, 1, 1, 1, 1), 6, np.float32))
+    model.graph.initializer.append(b.initializers[0])
+    assert six.name == "six"
+    model.graph.node[4].input[1] = "six.wide"
+    model.graph.node[5].CopyFrom(onnx.helper.make_node("Relu", ["hswish"], ["y"], name="r"))
+    dims = model.graph.output[0].type.tensor_type.shape
+    del dims.dim[:]
+    for size in (1, 2, 8, 8, 8):
+        dims.dim.add().dim_value = size
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
+    assert not examine_exact("hardswish", model)
