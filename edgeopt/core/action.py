@@ -14,7 +14,6 @@ A recipe is a header and its actions. The empty recipe is the baseline, byte for
 
 import json
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -25,6 +24,8 @@ Parameter = str | int | float | bool
 FORMAT = 1
 _HEAD = re.compile(r"^([a-z][a-z0-9_]*)@(\d+)\s+")
 _PAIR = re.compile(r"\s*([a-z_][a-z0-9_]*)=")
+_ARROW = re.compile(r"\s*<-")
+_LINE_ENDS = {ord(c): f"\\u{ord(c):04x}" for c in "\x85\u2028\u2029"}
 _DECODER = json.JSONDecoder()
 
 
@@ -79,7 +80,7 @@ class Action:
     @property
     def text(self) -> str:
         """One line that `parse` reads back to an equal action."""
-        parts = [f"{self.transform}@{self.version}", json.dumps(self.site, ensure_ascii=False)]
+        parts = [f"{self.transform}@{self.version}", _quoted(self.site)]
         parts += [f"{key}={json.dumps(value)}" for key, value in self.parameters]
         if self.artifacts:
             parts.append("<-")
@@ -100,14 +101,25 @@ class Action:
             site, position = _DECODER.raw_decode(line, head.end())
         except ValueError as error:
             raise _not_an_action(line) from error
-        front, _, back = _split_artifacts(line[position:])
+        parameters, position = _pairs(line, position)
+        artifacts: list[tuple[str, Parameter]] = []
+        arrow = _ARROW.match(line, position)
+        if arrow:
+            artifacts, position = _pairs(line, arrow.end())
+        if not isinstance(site, str) or line[position:].strip():
+            raise _not_an_action(line)
         return Action(
             transform=head.group(1),
             version=int(head.group(2)),
             site=site,
-            parameters=tuple(sorted(_pairs(front, line))),
-            artifacts=tuple(sorted((key, str(value)) for key, value in _pairs(back, line))),
+            parameters=tuple(sorted(parameters)),
+            artifacts=tuple(sorted((key, str(value)) for key, value in artifacts)),
         )
+
+
+def _quoted(text: str) -> str:
+    """JSON with readable letters, but no character that any tool takes for the end of a line."""
+    return json.dumps(text, ensure_ascii=False).translate(_LINE_ENDS)
 
 
 def _not_an_action(line: str) -> UsageError:
@@ -117,28 +129,18 @@ def _not_an_action(line: str) -> UsageError:
     )
 
 
-def _split_artifacts(rest: str) -> tuple[str, str, str]:
-    """Split at the arrow that stands outside of quotes."""
-    inside = False
-    for index, character in enumerate(rest):
-        if character == '"' and rest[index - 1 : index] != "\\":
-            inside = not inside
-        if not inside and rest.startswith("<-", index):
-            return rest[:index], "<-", rest[index + 2 :]
-    return rest, "", ""
-
-
-def _pairs(text: str, line: str) -> Iterable[tuple[str, Parameter]]:
-    position = 0
-    while text[position:].strip():
-        found = _PAIR.match(text, position)
-        if not found:
-            raise _not_an_action(line)
+def _pairs(line: str, position: int) -> tuple[list[tuple[str, Parameter]], int]:
+    """All `name=value` from a position on, and where they end."""
+    pairs: list[tuple[str, Parameter]] = []
+    while found := _PAIR.match(line, position):
         try:
-            value, position = _DECODER.raw_decode(text, found.end())
+            value, position = _DECODER.raw_decode(line, found.end())
         except ValueError as error:
             raise _not_an_action(line) from error
-        yield found.group(1), value
+        if not isinstance(value, str | int | float | bool):
+            raise _not_an_action(line)
+        pairs.append((found.group(1), value))
+    return pairs, position
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,10 +212,13 @@ class Recipe:
             raise UsageError(
                 "the recipe does not name its baseline", hint="add 'baseline sha256:…'"
             )
+        opset = header.get("opset", "0")
+        if not opset.isdecimal():
+            raise UsageError(f"{opset!r} is no opset", hint="write the line as: opset 21")
         return Recipe(
             baseline=header["baseline"],
             actions=tuple(actions),
-            opset=int(header.get("opset", "0")),
+            opset=int(opset),
             data=header.get("data", ""),
         )
 
