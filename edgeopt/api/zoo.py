@@ -53,7 +53,7 @@ class ZooEntry:
         metric: Accuracy metric, by name or as `python:FILE.py:NAME` in models/metrics.
         metric_options: Options of the metric.
         state: Output name to the input that it feeds in the next sample of a group.
-        kind: `image`, `audio`, `tokens` or `features`: decides which shifts are probed.
+        data_kind: `image`, `audio`, `tokens` or `features`: decides which shifts are probed.
         preprocess: `scale`, `mean`, `std` that turn stored pixels into floats.
         generator: Maker of the data in models/generators; for a shipped model the npz's path.
         seed: Of the maker.
@@ -72,7 +72,7 @@ class ZooEntry:
     generator: str
     metric_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     state: Mapping[str, str] = field(default_factory=dict[str, str])
-    kind: str = ""
+    data_kind: str = ""
     preprocess: Mapping[str, Any] = field(default_factory=dict[str, Any])
     seed: int = 0
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -232,7 +232,7 @@ def _settings(files: ZooFiles, found_options: Mapping[str, Any]) -> dict[str, An
         "metric": _metric_beside(files),
         "metric_options": {**entry.metric_options, **found_options},
         "state": dict(entry.state),
-        "kind": entry.kind,
+        "kind": entry.data_kind,
         "preprocess": dict(entry.preprocess),
     }
 
@@ -250,7 +250,7 @@ def _metric_beside(files: ZooFiles) -> str:
 def _stamp(entry: ZooEntry) -> bytes:
     """Who made the data of what, kept as the comment of the npz, which readers pass over."""
     declared = codec.encode(entry)
-    asked = ("metric", "metric_options", "state", "kind", "preprocess", "assets")
+    asked = ("metric", "metric_options", "state", "data_kind", "preprocess", "assets")
     text = json.dumps([declared[key] for key in asked], sort_keys=True)
     made_by = {
         "generator": entry.generator,

@@ -78,11 +78,16 @@ def shrink(image: Image.Image, factor: float) -> Image.Image:
     return down.resize(image.size, Image.Resampling.BILINEAR)
 
 
-def noisy(image: Image.Image, random: np.random.Generator, deviation: float) -> np.ndarray:
-    """The image as uint8 with Gaussian noise of that deviation in grey levels."""
+def noisy(
+    image: Image.Image, random: np.random.Generator, deviation: float, step: int = 1
+) -> np.ndarray:
+    """The image as uint8 with Gaussian noise of that deviation, in grey levels `step` apart.
+
+    Noise hardly compresses: coarser levels keep large pages small on disk.
+    """
     grey = np.asarray(image, dtype=np.float32)
     grey = grey + random.normal(0.0, deviation, grey.shape).astype(np.float32)
-    return np.clip(np.rint(grey), 0, 255).astype(np.uint8)
+    return (np.clip(np.rint(grey / step), 0, 255 // step) * step).astype(np.uint8)
 
 
 def contrast(random: np.random.Generator, least: int, most: int) -> tuple[int, int]:

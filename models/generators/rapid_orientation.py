@@ -41,4 +41,4 @@ def _page(random: np.random.Generator, faces: list[drawing.Font], turns: int) ->
     image = image.rotate(-90 * turns)
     image = drawing.shrink(image, float(random.uniform(1.0, 1.8)))
     image = drawing.blur(image, float(random.uniform(0.0, 1.2)))
-    return drawing.noisy(image, random, float(random.uniform(0.0, 25.0)))
+    return drawing.noisy(image, random, float(random.uniform(0.0, 25.0)), step=17)

@@ -1,0 +1,48 @@
+"""Share of sentences whose embedding lies nearest to the centroid of their own topic.
+
+Evidence, one row a sample: right, 1. The label of a sample is its topic and how many of its
+tokens are words: the embedding is the mean over those, without padding, at unit length.
+"""
+
+import numpy as np
+
+
+class NearestCentroid:
+    """A metric with the methods of edgeopt's `AccuracyMetric`.
+
+    Args:
+        centroids: Unit vectors [topics, width].
+        output: Name of the output that holds hidden states [1, tokens, width].
+    """
+
+    needs_target = True
+    needs_reference = False
+
+    def __init__(self, centroids, output: str) -> None:
+        self.centroids = np.asarray(centroids, dtype=np.float64)
+        self.output = output
+
+    def evidence(self, outputs, target, reference):
+        """One row; an embedding that is not finite is wrong."""
+        topic, tokens = (int(value) for value in np.asarray(target).ravel())
+        hidden = np.asarray(outputs[self.output], dtype=np.float64)
+        embedding = hidden.reshape(-1, hidden.shape[-1])[:tokens].mean(axis=0)
+        near = self.centroids @ embedding
+        right = bool(np.isfinite(near).all()) and int(np.argmax(near)) == topic
+        return np.array([[float(right), 1.0]])
+
+    def value(self, evidence) -> float:
+        """Right over all."""
+        return float(evidence[:, 0].sum() / evidence[:, 1].sum())
+
+    def of_sums(self, sums):
+        """Values [draws] of column sums [draws, 2]."""
+        return sums[:, 0] / sums[:, 1]
+
+    def right(self, evidence):
+        """1 or 0 a row."""
+        return evidence[:, 0]
+
+    def chance(self, evidence) -> float:
+        """Topics are equally frequent."""
+        return 1.0 / len(self.centroids)
