@@ -18,6 +18,22 @@ TIE = 0.05
 """Below this relative difference, fewer than three fresh processes decide nothing."""
 
 
+_STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+_NORMAL = 1.960
+
+
+def student(freedom: int | None) -> float:
+    """The 97.5 % quantile of Student's distribution; None is the normal distribution.
+
+    A table up to 10 degrees of freedom, beyond it the expansion z + (z^3 + z) / (4 n).
+    """
+    if freedom is None:
+        return _NORMAL
+    if freedom <= len(_STUDENT):
+        return _STUDENT[freedom - 1]
+    return _NORMAL + (_NORMAL**3 + _NORMAL) / (4 * freedom)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interval:
     """A point estimate with its 95 % interval."""
@@ -83,8 +99,9 @@ class Samples:
     def ratio(self) -> Interval:
         """Candidate over baseline: below 1 is faster. Percentile bootstrap, rounds then blocks.
 
-        With m groups the percentile bootstrap is too narrow by sqrt((m - 1) / m); the deviations
-        are widened by the inverse.
+        From m groups the percentile bootstrap is too narrow: with m = 3 it covers the true ratio
+        in 85 % of cases instead of 95. The deviations are widened by Student's quantile for m - 1
+        degrees of freedom over the normal one, which brings 95 % (simulated in tests/measure).
 
         Raises:
             ValueError: There is no baseline beside the blocks.
@@ -99,7 +116,7 @@ class Samples:
         units = len(groups) if len(groups) > 1 else len(values)
         if units < 2:
             return Interval(value=float(np.exp(centre)), low=0.0, high=float("inf"))
-        widen = np.sqrt(units / (units - 1))
+        widen = student(units - 1) / student(None)
         low, high = (np.quantile(spread, q) - centre for q in (0.025, 0.975))
         return Interval(
             value=float(np.exp(centre)),
@@ -123,10 +140,19 @@ class Samples:
 
 
 def _bootstrap(groups: list[Floats]) -> Floats:
+    """Medians of resamples: groups with replacement and, within each drawn one, its values.
+
+    Groups of unequal size are padded; what the padding draws is left out of the median.
+    """
     generator = np.random.default_rng(0)
-    found = np.empty(_RESAMPLES)
-    for index in range(_RESAMPLES):
-        chosen: list[int] = generator.integers(len(groups), size=len(groups)).tolist()
-        drawn = [generator.choice(groups[g], size=len(groups[g])) for g in chosen]
-        found[index] = np.median(np.concatenate(drawn))
-    return found
+    sizes = np.array([len(group) for group in groups])
+    width = int(sizes.max())
+    padded = np.full((len(groups), width), np.nan)
+    for row, group in zip(padded, groups, strict=True):
+        row[: len(group)] = group
+    chosen = generator.integers(len(groups), size=(_RESAMPLES, len(groups)))
+    count = sizes[chosen][..., np.newaxis]
+    position = (generator.random((*chosen.shape, width)) * count).astype(np.int64)
+    drawn = padded[chosen[..., np.newaxis], position]
+    drawn[np.arange(width) >= count] = np.nan
+    return np.nanmedian(drawn.reshape(_RESAMPLES, -1), axis=1)

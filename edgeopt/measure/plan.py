@@ -28,6 +28,8 @@ class Protocol:
         floor_runs: Least runs of a warm-up.
         cap_s: Longest warm-up; a model that has not settled by then is flagged.
         tolerance: How near the medians of the last two warm-up windows must be, as a share.
+        repeats: Rounds that may be run once more in all, because the baseline drifted in them or
+            the runs did not get their processors; neither looks at the candidate's ratio.
         profile_runs: Runs of the profiling pass.
         deadline_s: When the device ends a job of this rung.
     """
@@ -41,6 +43,7 @@ class Protocol:
     floor_runs: int
     cap_s: float
     tolerance: float
+    repeats: int
     profile_runs: int
     deadline_s: float
 
@@ -75,6 +78,7 @@ QUICK = Protocol(
     floor_runs=3,
     cap_s=3.0,
     tolerance=0.05,
+    repeats=1,
     profile_runs=10,
     deadline_s=180.0,
 )
@@ -88,6 +92,7 @@ NORMAL = Protocol(
     floor_runs=5,
     cap_s=10.0,
     tolerance=0.03,
+    repeats=2,
     profile_runs=20,
     deadline_s=600.0,
 )
@@ -101,6 +106,7 @@ PUBLISH = Protocol(
     floor_runs=10,
     cap_s=60.0,
     tolerance=0.01,
+    repeats=2,
     profile_runs=50,
     deadline_s=3600.0,
 )

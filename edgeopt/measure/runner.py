@@ -13,8 +13,8 @@ from edgeopt.core.protocols import Target
 from edgeopt.errors import DeviceError, EdgeOptError, ModelError
 from edgeopt.measure.metrics import evaluate
 from edgeopt.measure.plan import Protocol
-from edgeopt.measure.raw import RawRun
-from edgeopt.measure.verdicts import judge
+from edgeopt.measure.raw import RawRun, Side
+from edgeopt.measure.verdicts import disturbed, judge
 
 _OF_THE_CANDIDATE = frozenset({"load_failed", "run_failed", "crash", "oom", "timeout"})
 _WORDS = {
@@ -35,7 +35,8 @@ class Outcome:
         absent: Metric to the reason why it has no value.
         verdict: Whether it holds.
         environment: Facts of the device during it.
-        profile: The agent's `profile` reply: `nodes` in the order of execution.
+        profile: The agent's `profile` reply: `nodes` in the order of execution; None where it
+            could not be profiled.
         device_s: Seconds that the device was busy with it.
     """
 
@@ -43,7 +44,7 @@ class Outcome:
     absent: Mapping[str, str]
     verdict: Verdict
     environment: Mapping[str, str]
-    profile: Mapping[str, Any]
+    profile: Mapping[str, Any] | None
     device_s: float
 
 
@@ -153,48 +154,63 @@ def measure(
     """
     guard = nullcontext() if quiet is None else quiet
     device = _Device(target=target, quiet=guard, deadline_s=protocol.deadline_s)
-    mine, theirs = settings_of(settings), settings_of(baseline_settings)
+    both: dict[Side, RuntimeSettings] = {"candidate": settings, "baseline": baseline_settings}
     file, given, samples = target.put(candidate), target.put(baseline), target.put(feeds)
+    alone = {"model": file, "feeds": samples, "settings": settings_of(settings)}
     try:
-        footprint = device.ask("footprint", model=file, feeds=samples, settings=mine)
-        rounds = [
-            device.ask(
-                "bench",
-                candidate=file,
-                baseline=given,
-                feeds=samples,
-                settings=mine,
-                baseline_settings=theirs,
-                first="candidate" if number % 2 == 0 else "baseline",
-                warmup=protocol.warmup,
-                pairs=protocol.pairs,
-                min_seconds=protocol.min_seconds,
-                min_runs=protocol.min_runs,
-            )
-            for number in range(protocol.rounds)
-        ]
-        profile = device.ask(
-            "profile", model=file, feeds=samples, settings=mine, runs=protocol.profile_runs
-        )
+        footprint = device.ask("footprint", **alone)
+        rounds, repeated = _rounds(device, file, given, samples, both, protocol)
     except _CandidateError as error:
         return error.failure
+    try:
+        profile = device.ask("profile", **alone, runs=protocol.profile_runs)
+    except _CandidateError:
+        # It was loaded and run; that it cannot be profiled costs the layers, not the numbers.
+        profile = None
     raw = RawRun(footprint=footprint, rounds=rounds, profile=profile)
     values, absent = evaluate(raw, baseline_s=baseline_latency_s, identical=identical)
-    verdict = judge(
-        raw,
-        protocol=protocol,
-        settings=settings,
-        baseline_settings=baseline_settings,
-        identical=identical,
-    )
+    verdict = judge(raw, protocol=protocol, settings=both, identical=identical)
+    facts = environment(rounds, protocol)
     return Outcome(
         values=values,
         absent=absent,
         verdict=verdict,
-        environment=environment(rounds, protocol),
+        environment={**facts, "repeated": str(repeated)} if repeated else facts,
         profile=profile,
         device_s=device.spent_s,
     )
+
+
+def _rounds(
+    device: _Device,
+    candidate: str,
+    baseline: str,
+    feeds: str,
+    settings: Mapping[Side, RuntimeSettings],
+    protocol: Protocol,
+) -> tuple[list[Mapping[str, Any]], int]:
+    """The rounds of a protocol, and how many more were run in place of disturbed ones."""
+    rounds: list[Mapping[str, Any]] = []
+    left = protocol.repeats
+    while len(rounds) < protocol.rounds:
+        found = device.ask(
+            "bench",
+            candidate=candidate,
+            baseline=baseline,
+            feeds=feeds,
+            settings=settings_of(settings["candidate"]),
+            baseline_settings=settings_of(settings["baseline"]),
+            first="candidate" if len(rounds) % 2 == 0 else "baseline",
+            warmup=protocol.warmup,
+            pairs=protocol.pairs,
+            min_seconds=protocol.min_seconds,
+            min_runs=protocol.min_runs,
+        )
+        if left and disturbed(found, settings):
+            left -= 1
+        else:
+            rounds.append(found)
+    return rounds, protocol.repeats - left
 
 
 def environment(rounds: Sequence[Mapping[str, Any]], protocol: Protocol) -> dict[str, str]:

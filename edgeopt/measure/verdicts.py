@@ -57,35 +57,54 @@ def enough_blocks(raw: RawRun) -> Verdict:
     return _verdict("suspect", f"too_few_blocks: {count}, an interval needs two")
 
 
+def drift_of(bench: Mapping[str, Any]) -> float:
+    """How far the baseline drifted within one round, as a share."""
+    blocks = bench["baseline"]["blocks"]
+    return drift([float(np.median(block["times_s"])) for block in blocks])
+
+
 def steady(raw: RawRun) -> Verdict:
-    """The baseline's blocks within a process must not drift: something else changed."""
-    medians = [
-        [float(np.median(block["times_s"])) for block in each["baseline"]["blocks"]]
-        for each in raw.rounds
-    ]
-    worst = max((drift(each) for each in medians), key=abs, default=0.0)
+    """The baseline's blocks within a process must not drift: something else changed.
+
+    Pairs are measured side by side, so most of a drift cancels in the ratio: one round above the
+    limit makes a run suspect; it is invalid where the median round is far above it.
+    """
+    drifts = [drift_of(each) for each in raw.rounds]
+    worst = max(drifts, key=abs, default=0.0)
     if abs(worst) <= DRIFT_SUSPECT:
         return Verdict()
-    status: Status = "invalid" if abs(worst) > DRIFT_INVALID else "suspect"
+    status: Status = "invalid" if np.median(np.abs(drifts)) > DRIFT_INVALID else "suspect"
     return _verdict(status, f"drift: the baseline changed by {worst:+.1%} between blocks")
 
 
-def fed(raw: RawRun, settings: Mapping[Side, RuntimeSettings]) -> Verdict:
-    """Processor time against wall time: a run on the CPU provider must have got its processors.
+def disturbed(bench: Mapping[str, Any], settings: Mapping[Side, RuntimeSettings]) -> bool:
+    """Whether a round is worth repeating: drift or starvation beyond the limit of invalid."""
+    return abs(drift_of(bench)) > DRIFT_INVALID or share_of([bench], settings) < STARVED_INVALID
 
-    Spinning threads use theirs all the time; without spinning only the calling thread must.
-    The share is the median over blocks, so that one interruption does not condemn a run.
+
+def share_of(
+    rounds: Sequence[Mapping[str, Any]], settings: Mapping[Side, RuntimeSettings]
+) -> float:
+    """Which share of the processor time that it needed the worse side got.
+
+    Spinning threads use theirs all the time; without spinning only the calling thread must. The
+    median over blocks, so that one interruption does not condemn a run. 1 on other providers.
     """
     shares: list[float] = []
     for side in SIDES:
         wanted = settings[side]
         if wanted.provider != CPU:
             continue
-        threads = min(float(wanted.threads), float(raw.rounds[0]["processors"]))
+        threads = min(float(wanted.threads), float(rounds[0]["processors"]))
         need = max(1.0, 0.8 * threads) if wanted.spinning else 1.0
-        got = [block["cpu_s"] / block["wall_s"] / need for block in raw.blocks(side)]
-        shares.append(float(np.median(got)))
-    share = min(shares, default=1.0)
+        blocks = [block for each in rounds for block in each[side]["blocks"]]
+        shares.append(float(np.median([b["cpu_s"] / b["wall_s"] / need for b in blocks])))
+    return min(shares, default=1.0)
+
+
+def fed(raw: RawRun, settings: Mapping[Side, RuntimeSettings]) -> Verdict:
+    """Processor time against wall time: a run on the CPU provider must have got its processors."""
+    share = share_of(raw.rounds, settings)
     if share >= STARVED_SUSPECT:
         return Verdict()
     status: Status = "invalid" if share < STARVED_INVALID else "suspect"
@@ -169,21 +188,19 @@ def judge(
     raw: RawRun,
     *,
     protocol: Protocol,
-    settings: RuntimeSettings,
-    baseline_settings: RuntimeSettings,
+    settings: Mapping[Side, RuntimeSettings],
     identical: bool,
 ) -> Verdict:
     """The verdict of a run: the worst of all checks, with every reason."""
-    both: Mapping[Side, RuntimeSettings] = {"candidate": settings, "baseline": baseline_settings}
     checks: tuple[Callable[[], Verdict], ...] = (
         lambda: warmed_up(raw, protocol),
         lambda: enough_blocks(raw),
         lambda: steady(raw),
-        lambda: fed(raw, both),
-        lambda: quiet(raw, both),
+        lambda: fed(raw, settings),
+        lambda: quiet(raw, settings),
         lambda: in_memory(raw),
         lambda: cool(raw),
-        lambda: placed(raw, settings),
+        lambda: placed(raw, settings["candidate"]),
         lambda: same(raw, identical),
     )
     verdict = Verdict()
