@@ -77,17 +77,27 @@ def parse_drop(text: str) -> Drop:
 def format_seconds(value_s: float) -> str:
     """Three significant digits in the unit that a person would choose."""
     for limit, scale, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (120.0, 1.0, "s")):
-        if abs(value_s) < limit:
-            return f"{value_s * scale:.3g} {unit}"
-    return f"{value_s / 60:.3g} min"
+        if abs(_three(value_s)) < limit:
+            return f"{_plain(value_s * scale)} {unit}"
+    return f"{_plain(value_s / 60)} min"
 
 
 def format_bytes(value_bytes: float) -> str:
     """Three significant digits in decimal units (1 MB = 1,000,000 bytes)."""
     for limit, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if abs(value_bytes) >= limit:
-            return f"{value_bytes / limit:.3g} {unit}"
+        if abs(_three(value_bytes)) >= limit:
+            return f"{_plain(value_bytes / limit)} {unit}"
     return f"{value_bytes:.0f} B"
+
+
+def _three(value: float) -> float:
+    """Rounded to three significant digits, so that 999.9 kB is chosen as 1 MB."""
+    return float(f"{value:.3g}")
+
+
+def _plain(value: float) -> str:
+    """Three significant digits; large numbers without an exponent."""
+    return f"{value:.0f}" if 1000 <= abs(_three(value)) < 1e15 else f"{value:.3g}"
 
 
 def format_value(value: float, unit: str) -> str:
@@ -98,4 +108,4 @@ def format_value(value: float, unit: str) -> str:
         return format_bytes(value)
     if unit == "1":
         return f"{value * 100:.2f} %"
-    return f"{value:.3g} {unit}"
+    return f"{_plain(value)} {unit}"
