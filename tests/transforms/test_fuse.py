@@ -114,7 +114,7 @@ def test_hardswish_in_every_spelling(data: st.DataObject, size: int) -> None:
 def test_hardsigmoid_of_any_rising_line(
     slope: float, offset: float, top: float, divide: bool, size: int
 ) -> None:
-    """Clip(a x + b, 0, c) / c becomes HardSigmoid where a > 0, and is left alone elsewhere."""
+    """Clip(a x + b, 0, c) / c becomes HardSigmoid: of x where a > 0, else of the falling line."""
     b = Builder()
     for name, number in (("a", slope), ("b", offset), ("zero", 0), ("top", top), ("inv", 1 / top)):
         b.constant(name, np.full((), number, np.float32))
@@ -126,8 +126,8 @@ def test_hardsigmoid_of_any_rising_line(
     shape = ("N", size)
     model = b.model([("x", "float32", shape)], [("y", "float32", shape)])
     sites = {one.action.site for one in examine_exact("hardsigmoid", model)}
-    plain = slope / top == 1 and offset == 0
-    assert bool(sites) == (slope > 0 and not plain)
+    plain = (slope if slope > 0 else 1) / top == 1 and offset == 0
+    assert bool(sites) == (not plain)
 
 
 def test_a_constant_of_higher_rank_is_no_scalar() -> None:

@@ -59,15 +59,18 @@ class Affine:
     offset: float = 0.0
 
 
-def affine(value: ir.Value) -> Affine:
-    """Read a value as affine, through an Add or Sub and the Mul or Div before it."""
+def affine(value: ir.Value) -> tuple[Affine, ...]:
+    """Readings of a value as affine, deepest first: an Add or Sub, and the Mul or Div before it.
+
+    There are several, since x may be a product itself: 4z + 3 is affine in z, and in x = 4z.
+    """
     outer = step_of(value)
     if outer is None:
-        return Affine(value)
+        return (Affine(value),)
     inner = step_of(outer.source) if outer.factor == 1.0 else None
     if inner is None or inner.offset:
-        return outer
-    return Affine(inner.source, inner.factor, outer.offset)
+        return (outer,)
+    return Affine(inner.source, inner.factor, outer.offset), outer
 
 
 def step_of(value: ir.Value) -> Affine | None:
@@ -96,22 +99,26 @@ def step_of(value: ir.Value) -> Affine | None:
             return None
 
 
-def gate_of(value: ir.Value) -> Gate | None:
-    """A value as a hard sigmoid: the operator, or a Clip from 0 of something affine."""
+def gates_of(value: ir.Value) -> tuple[Gate, ...]:
+    """Readings of a value as a hard sigmoid, deepest first.
+
+    It is the operator itself, or a Clip from 0 of a rising line.
+    """
     node = value.producer()
-    if node is None or node.domain:
-        return None
-    source = input_of(node, 0)
-    if node.op_type == "HardSigmoid" and source is not None:
+    source = None if node is None else input_of(node, 0)
+    if node is None or node.domain or source is None:
+        return ()
+    if node.op_type == "HardSigmoid":
         alpha, beta = floating(node, "alpha", 0.2), floating(node, "beta", 0.5)
-        return Gate(source, alpha, beta, 1.0) if alpha > 0 else None
+        return (Gate(source, alpha, beta, 1.0),) if alpha > 0 else ()
     top = _clipped_from_zero(node)
-    if top is None or source is None:
-        return None
-    inside = affine(source)
-    if inside.factor <= 0:
-        return None
-    return Gate(inside.source, inside.factor / top, inside.offset / top, top)
+    if top is None:
+        return ()
+    return tuple(
+        Gate(line.source, line.factor / top, line.offset / top, top)
+        for line in affine(source)
+        if line.factor > 0
+    )
 
 
 def _clipped_from_zero(node: ir.Node) -> float | None:

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from edgeopt.graph.editor import Editor, new_node, sole_user
 from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.fuse._gates import Gate, close, gate_of, step_of
+from edgeopt.transforms.fuse._gates import Gate, close, gates_of, step_of
 from edgeopt.transforms.local_rule import LocalRule, refuse, site_of
 
 _TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
@@ -36,14 +36,15 @@ def _match(root: ir.Node) -> _Spelled | Rejection:
             return refuse("it does not scale a value of its own by a number", root)
         clipped, number = step.source, step.factor
     producer = clipped.producer()
-    gate = gate_of(clipped) if producer is not None and producer.op_type == "Clip" else None
-    if gate is None:
+    gates = gates_of(clipped) if producer is not None and producer.op_type == "Clip" else ()
+    if not gates:
         return refuse("it is no clip from 0 of a rising line", root)
+    gate = gates[0]
     if not close(number * gate.factor, 1):
         return refuse("it does not end at 1", root)
     if gate.alpha == 1 and gate.beta == 0:
         return refuse("a plain clip is fused as it is", root)
-    if _is_hard_swish(root, gate):
+    if any(_is_hard_swish(root, gate) for gate in gates):
         return refuse("its product with x is a hard swish", root)
     if gate.source.dtype not in _TYPES:
         return refuse(f"no kernel for {gate.source.dtype}", root)

@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from edgeopt.graph.editor import Editor, new_node, sole_user
 from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.fuse._gates import close, gate_of, step_of
+from edgeopt.transforms.fuse._gates import close, gates_of, step_of
 from edgeopt.transforms.local_rule import LocalRule, refuse, site_of
 
 _TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
@@ -35,8 +35,8 @@ def _match(root: ir.Node) -> _Spelled | Rejection:
     if len(factors) != 2:
         return refuse("it is no product of two values", root)
     for source, other in (tuple(factors), tuple(reversed(factors))):
-        gate = gate_of(other)
-        if gate is None or gate.source is not source:
+        gate = next((gate for gate in gates_of(other) if gate.source is source), None)
+        if gate is None:
             continue
         shape_of_gate = close(gate.alpha, 1 / 6) and close(gate.beta, 1 / 2)
         if not shape_of_gate or not close(number * gate.factor, 1):
