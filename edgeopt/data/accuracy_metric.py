@@ -1,10 +1,7 @@
 """How accuracy metrics are loaded, and what they may offer beyond the protocol.
 
-A metric's value over rows is computed thousands of times for an interval. A metric that can do
-that for many draws at once says so by one of two methods; one that offers neither works, slower.
-
-    of_sums     the value depends only on column sums of the evidence (rates, means)
-    weighted    the value of rows with weights (how often each was drawn)
+A metric's value over rows is computed thousands of times for an interval. One that inherits from
+`ratio.Ratio`, or has the method of `Weighted`, does that fast; one that has neither works, slower.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,15 +18,6 @@ from edgeopt.errors import DataError
 from edgeopt.plugins import ACCURACY
 
 Floats = npt.NDArray[np.float64]
-
-
-@runtime_checkable
-class Additive(Protocol):
-    """A metric whose value depends only on the sums of the evidence's columns."""
-
-    def of_sums(self, sums: Floats) -> Floats:
-        """Values [draws] of column sums [draws, columns]."""
-        ...
 
 
 @runtime_checkable

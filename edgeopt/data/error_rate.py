@@ -9,6 +9,7 @@ import numpy.typing as npt
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
 from edgeopt.data.outputs import pick
+from edgeopt.data.ratio import Ratio
 from edgeopt.data.texts import decode, edit_distance
 from edgeopt.errors import DataError
 
@@ -16,7 +17,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ErrorRate:
+class ErrorRate(Ratio):
     """One minus the error rate: 1 is without errors; below 0 is possible with many insertions.
 
     Evidence, one row a sample: length minus errors, length. With `exact`: 1 or 0, and 1.
@@ -73,15 +74,6 @@ class ErrorRate:
             kind = "none" if target is None else f"{target.dtype} {list(target.shape)}"
             raise DataError(f"the label is not a text ({kind})", hint="labels are strings here")
         return str(target.astype(str).item())
-
-    def value(self, evidence: Floats) -> float:
-        """One minus all errors over all lengths."""
-        return float(self.of_sums(evidence.sum(axis=0, keepdims=True))[0])
-
-    def of_sums(self, sums: Floats) -> Floats:
-        """See `Additive`."""
-        total = sums[:, 1]
-        return np.divide(sums[:, 0], total, out=np.full_like(total, np.nan), where=total > 0)
 
     def right(self, evidence: Floats) -> Floats:
         """Minus the errors of each row."""

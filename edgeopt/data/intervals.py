@@ -4,20 +4,22 @@ Samples of one group are not independent, so groups are resampled whole; candida
 are judged on the same draws, since it is their difference that is asked for.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from edgeopt.core.protocols import AccuracyMetric
 from edgeopt.core.samples import Interval
-from edgeopt.data.accuracy_metric import Additive, Suspects, Weighted
+from edgeopt.data.accuracy_metric import Suspects, Weighted
 from edgeopt.data.evaluate import Scored
+from edgeopt.data.ratio import Ratio, share
 from edgeopt.errors import DataError
 
 Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
 DRAWS = 2000
-_CHUNK = 2_000_000
+_PIECE = 250_000
 _Z = 1.959964
 
 
@@ -40,10 +42,7 @@ def paired_difference(
     units, owner = np.unique(baseline.groups, return_inverse=True)
     if len(units) < 2:
         return Interval(value=centre, low=-np.inf, high=np.inf)
-    mine, theirs = (_drawn(metric, scored, owner) for scored in (candidate, baseline))
-    values = np.concatenate(
-        [mine(counts) - theirs(counts) for counts in _draws(len(units), len(owner), seed)]
-    )
+    values = np.diff(_resampled(metric, (baseline, candidate), owner, seed), axis=0)[0]
     low, high = np.nanquantile(values, (0.025, 0.975)) - centre
     widen = float(np.sqrt(len(units) / (len(units) - 1)))
     return Interval(
@@ -58,8 +57,7 @@ def standard_error(metric: AccuracyMetric, scored: Scored, *, seed: int = 0) -> 
     units, owner = np.unique(scored.groups, return_inverse=True)
     if len(units) < 2:
         return float("inf")
-    value = _drawn(metric, scored, owner)
-    values = np.concatenate([value(c) for c in _draws(len(units), len(owner), seed)])
+    values = _resampled(metric, (scored,), owner, seed)[0]
     return float(np.nanstd(values, ddof=1)) * float(np.sqrt(len(units) / (len(units) - 1)))
 
 
@@ -125,34 +123,51 @@ def _without_a_mistake(metric: AccuracyMetric, scored: Scored) -> str:
     return f"{clause} it would be {found[clause]:.1%}"
 
 
+def _resampled(
+    metric: AccuracyMetric, scored: Sequence[Scored], owner: Integers, seed: int
+) -> Floats:
+    """Values [scored, draws] of several models on the same draws of units.
+
+    Args:
+        owner: [rows], the unit of each row, counted from 0.
+    """
+    if isinstance(metric, Ratio):
+        return _of_ratios([found.evidence[:, :2] for found in scored], owner, seed)
+    units, pieces = int(owner.max()) + 1, list[Floats]()
+    for counts in _draws(units, len(owner), seed):
+        weights = counts[:, owner]
+        pieces.append(np.stack([_weighted(metric, found.evidence, weights) for found in scored]))
+    return np.concatenate(pieces, axis=1)
+
+
+def _weighted(metric: AccuracyMetric, evidence: Floats, weights: Floats) -> Floats:
+    if isinstance(metric, Weighted):
+        return metric.weighted(evidence, weights)
+    times = weights.astype(np.int64)
+    return np.array([metric.value(np.repeat(evidence, row, axis=0)) for row in times])
+
+
+def _of_ratios(evidence: Sequence[Floats], owner: Integers, seed: int) -> Floats:
+    """Units with equal sums are drawn together: often there are only a few kinds of them."""
+    columns = np.concatenate(evidence, axis=1)
+    sums = np.zeros((int(owner.max()) + 1, columns.shape[1]))
+    np.add.at(sums, owner, columns)
+    kinds, counts = np.unique(sums, axis=0, return_counts=True)
+    if 4 * len(kinds) <= len(sums):
+        drawn = np.random.default_rng(seed).multinomial(len(sums), counts / len(sums), size=DRAWS)
+        found = drawn @ kinds
+    else:
+        found = np.concatenate([some @ sums for some in _draws(len(sums), len(sums), seed)])
+    return np.stack([share(found[:, i], found[:, i + 1]) for i in range(0, found.shape[1], 2)])
+
+
 def _draws(units: int, rows: int, seed: int) -> Iterator[Floats]:
     """How often each unit is drawn [some, units], in pieces that fit the cache."""
     generator = np.random.default_rng(seed)
-    some = max(1, min(DRAWS, _CHUNK // max(units, rows)))
+    some = max(1, min(DRAWS, _PIECE // max(units, rows)))
     for start in range(0, DRAWS, some):
         count = min(some, DRAWS - start)
-        drawn = generator.integers(units, size=(count, units), dtype=np.int64)
+        drawn = generator.integers(units, size=(count, units), dtype=np.int32).astype(np.int64)
         drawn += np.arange(count)[:, None] * units
-        yield (
-            np.bincount(drawn.ravel(), minlength=count * units)
-            .reshape(count, units)
-            .astype(np.float64)
-        )
-
-
-def _drawn(
-    metric: AccuracyMetric, scored: Scored, owner: npt.NDArray[np.int64]
-) -> Callable[[Floats], Floats]:
-    """Values [draws] as a function of how often each unit was drawn [draws, units]."""
-    evidence = scored.evidence
-    if isinstance(metric, Additive):
-        sums = np.zeros((int(owner.max()) + 1, evidence.shape[1]))
-        np.add.at(sums, owner, evidence)
-        additive = metric
-        return lambda counts: additive.of_sums(counts @ sums)
-    if isinstance(metric, Weighted):
-        weighing = metric
-        return lambda counts: weighing.weighted(evidence, counts[:, owner])
-    return lambda counts: np.array(
-        [metric.value(np.repeat(evidence, row[owner].astype(np.int64), axis=0)) for row in counts]
-    )
+        counts = np.bincount(drawn.ravel(), minlength=count * units)
+        yield counts.reshape(count, units).astype(np.float64)

@@ -11,13 +11,14 @@ import numpy.typing as npt
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
 from edgeopt.data.outputs import argmax, pick
+from edgeopt.data.ratio import Ratio
 from edgeopt.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Agreement:
+class Agreement(Ratio):
     """Agreement with the baseline: equal integers or texts, equal classes, or the same side.
 
     Args:
@@ -57,19 +58,6 @@ class Agreement:
         if not output.ndim or output.shape[axis] == 1:
             return np.where(np.isnan(output), -1, (output > self.threshold).astype(np.int64))
         return argmax(output, axis)
-
-    def value(self, evidence: Floats) -> float:
-        """Agreeing positions over all positions."""
-        return float(self.of_sums(evidence.sum(axis=0, keepdims=True))[0])
-
-    def of_sums(self, sums: Floats) -> Floats:
-        """See `Additive`."""
-        total = sums[:, 1]
-        return np.divide(sums[:, 0], total, out=np.full_like(total, np.nan), where=total > 0)
-
-    def right(self, evidence: Floats) -> Floats:
-        """Share of agreeing positions of each row."""
-        return evidence[:, 0] / np.maximum(evidence[:, 1], 1)
 
     def chance(self, evidence: Floats) -> None:
         """Means nothing here: the baseline agrees with itself."""

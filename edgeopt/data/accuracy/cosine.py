@@ -11,13 +11,14 @@ import numpy.typing as npt
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
 from edgeopt.data.outputs import pick
+from edgeopt.data.ratio import Ratio
 from edgeopt.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cosine:
+class Cosine(Ratio):
     """Cosine of flattened outputs.
 
     Args:
@@ -49,15 +50,6 @@ class Cosine:
                 hint="embeddings must have the same number of values",
             )
         return np.array([[cosine(found, wanted), 1.0]])
-
-    def value(self, evidence: Floats) -> float:
-        """The mean."""
-        return float(self.of_sums(evidence.sum(axis=0, keepdims=True))[0])
-
-    def of_sums(self, sums: Floats) -> Floats:
-        """See `Additive`."""
-        total = sums[:, 1]
-        return np.divide(sums[:, 0], total, out=np.full_like(total, np.nan), where=total > 0)
 
     def right(self, evidence: Floats) -> Floats:
         """The cosine itself, to four digits: rounding noise loses nothing."""

@@ -16,13 +16,14 @@ import numpy.typing as npt
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import AccuracyMetric, Arrays
 from edgeopt.data.python_object import load_object, running
+from edgeopt.data.ratio import Ratio
 from edgeopt.errors import DataError
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Function:
+class Function(Ratio):
     """A function of outputs and target: evidence is its value and 1, the value their mean."""
 
     function: Callable[[Arrays, Array | None], float]
@@ -41,14 +42,6 @@ class Function:
         if not np.isfinite(found):
             raise DataError(f"the metric gave {found}", where=self.where)
         return np.array([[found, 1.0]])
-
-    def value(self, evidence: Floats) -> float:
-        """The mean."""
-        return float(self.of_sums(evidence.sum(axis=0, keepdims=True))[0])
-
-    def of_sums(self, sums: Floats) -> Floats:
-        """See `Additive`."""
-        return sums[:, 0] / sums[:, 1]
 
     def chance(self, evidence: Floats) -> None:
         """Unknown for a function."""

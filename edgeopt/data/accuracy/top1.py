@@ -13,12 +13,13 @@ import numpy.typing as npt
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
 from edgeopt.data.outputs import class_labels, pick, predicted_classes, require_range
+from edgeopt.data.ratio import Ratio
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Top1:
+class Top1(Ratio):
     """Top-1 accuracy.
 
     Args:
@@ -56,18 +57,6 @@ class Top1:
         right = [np.sum(found == labels + shift) for shift in (0, -1, 1)]
         return np.array([[right[0], labels.size, *right[1:], *common]], dtype=np.float64)
 
-    def value(self, evidence: Floats) -> float:
-        """Right positions over all positions."""
-        return float(self.of_sums(evidence.sum(axis=0, keepdims=True))[0])
-
-    def of_sums(self, sums: Floats) -> Floats:
-        """See `Additive`."""
-        return _share(sums[:, 0], sums[:, 1])
-
-    def right(self, evidence: Floats) -> Floats:
-        """Share of right positions of each row."""
-        return _share(evidence[:, 0], evidence[:, 1])
-
     def chance(self, evidence: Floats) -> float:
         """Share of the most frequent label (where a row is an image: of rows' most frequent)."""
         frequent = np.bincount(evidence[:, 4].astype(np.int64), weights=evidence[:, 5])
@@ -83,10 +72,6 @@ class Top1:
             "labels seem to be counted one too low (an output for background comes first?): "
             "with labels one higher": float(evidence[:, 3].sum() / total),
         }
-
-
-def _share(part: Floats, total: Floats) -> Floats:
-    return np.divide(part, total, out=np.full_like(part, np.nan), where=total > 0)
 
 
 PLUGIN = Top1
