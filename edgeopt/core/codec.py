@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ def encode(value: Any) -> Any:
         return {key: encode(item) for key, item in items}
     if isinstance(value, tuple | list):
         return [encode(item) for item in cast("tuple[Any, ...]", value)]
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, float) and value not in (value, float("inf"), float("-inf")):
         return "nan"
     if isinstance(value, float) and abs(value) == float("inf"):
@@ -40,7 +43,10 @@ def decode(cls: type[T], document: Any) -> T:
     Raises:
         ValueError: A key that the class does not have, or a value of another type.
     """
-    return cast("T", _decode(cls, document))
+    try:
+        return cast("T", _decode(cls, document))
+    except (TypeError, AttributeError) as error:
+        raise ValueError(f"this is no {_name(cls)}: {error}") from error
 
 
 @cache
@@ -62,7 +68,9 @@ def _decode(hint: Any, document: Any) -> Any:
         )
     if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
         return {key: _decode(arguments[1], item) for key, item in document.items()}
-    return float(document) if hint is float else document
+    if origin is typing.Literal and document not in arguments:
+        raise ValueError(f"expected one of {arguments}, found {document!r}")
+    return hint(document) if hint is float or hint is Path else document
 
 
 def _union(arguments: tuple[Any, ...], document: Any) -> Any:

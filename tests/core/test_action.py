@@ -2,7 +2,7 @@
 
 import pytest
 from core_values import NASTY, actions, recipes
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeopt.core.action import Action, Choice, Recipe
@@ -21,6 +21,7 @@ def test_an_action_is_one_line(action: Action):
     assert len(action.text.splitlines()) == 1
 
 
+@settings(max_examples=40, deadline=None)
 @given(recipes())
 def test_a_recipe_reads_back_from_its_file(recipe: Recipe):
     """Header and actions, in order; its identity too."""
@@ -29,6 +30,7 @@ def test_a_recipe_reads_back_from_its_file(recipe: Recipe):
     assert again.digest == recipe.digest
 
 
+@settings(max_examples=40, deadline=None)
 @given(recipes())
 def test_a_recipe_reads_back_with_windows_line_ends_and_comments(recipe: Recipe):
     """An editor may change line ends and a person may write comments."""
@@ -36,6 +38,7 @@ def test_a_recipe_reads_back_with_windows_line_ends_and_comments(recipe: Recipe)
     assert Recipe.parse(text) == recipe
 
 
+@settings(max_examples=40, deadline=None)
 @given(recipes(), actions())
 def test_artifacts_do_not_change_the_identity(recipe: Recipe, action: Action):
     """The same decisions on retrained weights have other artifacts and the same digest."""
@@ -44,6 +47,7 @@ def test_artifacts_do_not_change_the_identity(recipe: Recipe, action: Action):
     assert bare != full
 
 
+@settings(max_examples=40, deadline=None)
 @given(recipes(), actions())
 def test_every_decision_changes_the_identity(recipe: Recipe, action: Action):
     """One action more is another recipe, and order matters."""
