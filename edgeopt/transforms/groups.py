@@ -55,7 +55,8 @@ def through(value: ir.Value) -> ir.Value:
     quantize = made.inputs[0].producer()
     if quantize is None or quantize.op_type != "QuantizeLinear" or quantize.inputs[0] is None:
         return value
-    return quantize.inputs[0]
+    # Codes may also be read at another scale, as another value: that is no pair.
+    return quantize.inputs[0] if made.inputs[1] is quantize.inputs[1] else value
 
 
 def is_constant(value: ir.Value | None) -> bool:
@@ -80,6 +81,33 @@ def is_quantized(node: ir.Node) -> bool:
     weight = node.inputs[1]
     made = None if weight is None else weight.producer()
     return made is not None and made.op_type == "DequantizeLinear"
+
+
+def is_bias(node: ir.Node) -> bool:
+    """Whether a node adds a constant vector to what a MatMul alone made for it."""
+    if node.op_type != "Add" or len(node.inputs) != 2:
+        return False
+    index = 0 if is_constant(node.inputs[0]) else 1
+    constant, source = node.inputs[index], node.inputs[1 - index]
+    before = None if source is None else source.producer()
+    if before is None or before.op_type != "MatMul" or not is_weighted(before):
+        return False
+    if source is None or not is_constant(constant) or float_users(source) != (node,):
+        return False
+    width, shape = before.inputs[1], None if constant is None else constant.shape
+    if width is None or width.shape is None or shape is None or is_output(source):
+        return False
+    return tuple(shape) == (width.shape[-1],)
+
+
+def gates(node: ir.Node) -> bool:
+    """Whether a node is a HardSwish that alone reads what a convolution makes."""
+    if node.op_type != "HardSwish" or node.inputs[0] is None:
+        return False
+    source = through(node.inputs[0])
+    before = source.producer()
+    alone = float_users(source) == (node,) and not is_output(source)
+    return alone and before is not None and before.op_type == "Conv" and is_weighted(before)
 
 
 def activations(node: ir.Node) -> Iterator[tuple[int, ir.Value]]:
@@ -168,11 +196,13 @@ def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) 
     owners = [owner[name_of(value)] for value in sources if name_of(value) in owner]
     if not owners:
         return None
-    if fuses(node, owner):
+    if fuses(node, owner) or is_bias(node):
         return max(owners)
     if not all(convolution[index] for index in owners):
         return None
-    if node.op_type in MOVING and len(owners) == 1:
+    if gates(node):
+        return owners[0]
+    if node.op_type in MOVING and len(sources) == 1:
         return owners[0]
     all_moving = len(owners) == len(node.inputs) > 1
     if node.op_type in JOINING:

@@ -22,7 +22,7 @@ from edgeopt.transforms.groups import (
     groups,
     name_of,
 )
-from edgeopt.transforms.quantize._scale import Scale, scale_of
+from edgeopt.transforms.quantize._scale import Scale, gate_scale_of, scale_of
 
 _KEY = "edgeopt.quantize.plan"
 _SPAN_RATIO = 4.0
@@ -42,6 +42,7 @@ class Plan:
         digest: Of the artifact that the ranges come from.
         joined: Names of the Concats whose operands share a scale; the others stay float.
         fused: Names of the Relu and Clip nodes that disappear in the node before them.
+        gated: How uint8 values before a HardSwish in integers are coded, by their name.
     """
 
     graph: ir.Graph
@@ -52,10 +53,13 @@ class Plan:
     digest: str
     joined: frozenset[str] = frozenset()
     fused: frozenset[str] = frozenset()
+    gated: dict[str, Scale] = field(default_factory=dict[str, Scale])
     _scales: dict[tuple[str, str], Scale] = field(default_factory=dict[tuple[str, str], Scale])
 
     def scale(self, name: str, dtype: str) -> Scale | None:
         """How a value is coded; None where calibration has no finite range of it."""
+        if dtype == "uint8" and name in self.gated:
+            return self.gated[name]
         key = (name, dtype)
         if key not in self._scales:
             if name not in self.ranges:
@@ -151,6 +155,13 @@ def _share(plan: Plan) -> None:
     for name in plan.members:
         if plan.nodes[name].op_type == "Sigmoid":
             plan.ranges[name] = Range(low=0.0, high=1.0)
+    for name in plan.members:
+        node = plan.nodes[name]
+        if node.op_type == "HardSwish" and (source := node.inputs[0]) is not None:
+            found = plan.ranges.get(name_of(source))
+            scale = None if found is None else gate_scale_of(found)
+            if scale is not None:
+                plan.gated[name_of(source)] = scale
     plan.joined, plan.fused = frozenset(joined), frozenset(fused)
 
 

@@ -8,6 +8,8 @@ import numpy.typing as npt
 
 from edgeopt.transforms.base import Range
 
+_LEAST_GATE = 16
+"""A HardSwish gate has at least twice so many steps between 0 and 1."""
 LIMITS = {"uint8": (0, 255), "int8": (-127, 127)}
 
 
@@ -41,3 +43,16 @@ def scale_of(found: Range, dtype: str) -> Scale:
         scale = np.nextafter(scale, np.float32(0.0))
     zero = int(np.clip(round(lowest - low / float(scale)), lowest, highest))
     return Scale(scale=np.asarray(scale), zero=np.asarray(zero, dtype))
+
+
+def gate_scale_of(found: Range) -> Scale | None:
+    """How x is coded before a HardSwish in integers: code 0 is -3, below which the result is 0.
+
+    With zero * scale = 3, HardSigmoid(x) = clip(x + 3, 0, 6) / 6 is clip(code, 0, 2 * zero) *
+    scale / 6: a Clip of the codes, read at another scale. None where the range is too
+    wide for such a zero.
+    """
+    zero = int(3 * 255 / (max(found.high, 0.0) + 3))
+    if zero < _LEAST_GATE:
+        return None
+    return Scale(scale=np.asarray(3 / zero, np.float32), zero=np.asarray(zero, np.uint8))

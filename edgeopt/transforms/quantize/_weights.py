@@ -69,12 +69,32 @@ def quantize_constants(
         coded = _widened(node, action, bias, source)
     _dequantize(editor, node, 1, coded, f"{made}__weight")
     if bias.size:
-        scale = (source.scale * coded.scale).astype(np.float32)
-        codes = np.rint(bias.astype(np.float64) / scale.astype(np.float64)).astype(np.int32)
-        role = f"{made}__bias"
-        zero = np.zeros_like(codes if scale.ndim else codes[:1].reshape(()))
-        _dequantize(editor, node, 2, Codes(codes=codes, scale=scale, zero=zero, axis=0), role)
+        _quantize_bias(editor, node, 2, bias, (source.scale * coded.scale).astype(np.float32))
     return None
+
+
+def quantize_added_bias(
+    editor: Editor, add: ir.Node, product: ir.Node, source: Scale
+) -> Rejection | None:
+    """Put the constant of an Add behind a MatMul, whose weight is integer already, into int32."""
+    index = next(i for i, value in enumerate(add.inputs) if array_of(value) is not None)
+    bias, weight = array_of(add.inputs[index]), product.inputs[1]
+    made = None if weight is None else weight.producer()
+    scale = None if made is None else array_of(made.inputs[1])
+    if bias is None or scale is None or bias.dtype != np.float32:
+        return Rejection(reason="its bias is not a float32 constant", nodes=(add.name or "",))
+    scale = (source.scale * scale).astype(np.float32)
+    if np.any(np.abs(bias) / scale > _BIAS_LIMIT):
+        return Rejection(reason="its bias does not fit into int32", nodes=(add.name or "",))
+    _quantize_bias(editor, add, index, bias, scale)
+    return None
+
+
+def _quantize_bias(editor: Editor, node: ir.Node, index: int, bias: Array, scale: Array) -> None:
+    codes = np.rint(bias.astype(np.float64) / scale.astype(np.float64)).astype(np.int32)
+    zero = np.zeros(scale.shape, np.int32)
+    role = f"{node.outputs[0].name}__bias"
+    _dequantize(editor, node, index, Codes(codes=codes, scale=scale, zero=zero, axis=0), role)
 
 
 def _fits(node: ir.Node) -> tuple[Rejection | None, Array]:

@@ -10,6 +10,7 @@ its user is quantized. Must not fire without calibration, below opset 13 (no per
 on weights that are not float32 constants.
 """
 
+import numpy as np
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
@@ -21,13 +22,15 @@ from edgeopt.transforms.groups import (
     MOVING,
     activations,
     groups,
+    is_bias,
     is_output,
     is_quantized,
     is_weighted,
     name_of,
+    through,
 )
 from edgeopt.transforms.quantize._plan import Plan, held_plan, holds_quantizers, plan_of
-from edgeopt.transforms.quantize._weights import quantize_constants
+from edgeopt.transforms.quantize._weights import quantize_added_bias, quantize_constants
 
 OPSET_NEEDED = 13
 
@@ -99,6 +102,10 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
         return None
     if is_weighted(node) and is_quantized(node):
         return Rejection(reason="it is quantized already", nodes=(node.name or "",))
+    if is_bias(node):
+        return _quantize_bias_of(editor, node, plan, dtype)
+    if node.op_type == "HardSwish" and not _is_gated(node, plan, dtype):
+        return None
     if name not in plan.fused:
         for index, value in list(activations(node)):
             pair = _pair(editor, value, plan, dtype)
@@ -111,6 +118,8 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
         refused = quantize_constants(editor, node, source, action)
         if refused is not None:
             return refused
+    if node.op_type == "HardSwish":
+        node = _integer_gate(editor, node, plan)
     if _makes_codes(node, plan):
         made = node.outputs[0]
         pair = _pair(editor, made, plan, dtype)
@@ -118,6 +127,44 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
             return pair
         _redirect(editor, made, pair)
     return None
+
+
+def _quantize_bias_of(editor: Editor, add: ir.Node, plan: Plan, dtype: str) -> Rejection | None:
+    product = next(activations(add))[1].producer()
+    assert product is not None, "is_bias found the MatMul"
+    source = plan.scale(name_of(next(activations(product))[1]), dtype)
+    assert source is not None, "the MatMul was quantized with it"
+    return quantize_added_bias(editor, add, product, source)
+
+
+def _is_gated(node: ir.Node, plan: Plan, dtype: str) -> bool:
+    return dtype == "uint8" and name_of(next(activations(node))[1]) in plan.gated
+
+
+def _integer_gate(editor: Editor, node: ir.Node, plan: Plan) -> ir.Node:
+    """x * HardSigmoid(x) in the place of HardSwish, the second factor a Clip of x's codes."""
+    made, source = node.outputs[0], node.inputs[0]
+    assert source is not None, "the pair was set as its input"
+    dequantize = source.producer()
+    assert dequantize is not None, "the pair was set as its input"
+    codes, name = dequantize.inputs[0], name_of(made)
+    coded = plan.gated[name_of(through(source))]
+    highest = np.asarray(min(2 * int(coded.zero), 255), np.uint8)
+    nothing = editor.initializer(f"{name}__gate_zero", np.asarray(0, np.uint8))
+    bounds = [nothing, editor.initializer(f"{name}__gate_one", highest)]
+    clip = new_node("Clip", [codes, *bounds], output=f"{name}__gate_quantized", like=codes)
+    scale = editor.initializer(f"{name}__gate_scale", np.asarray(coded.scale / 6, np.float32))
+    gate = new_node(
+        "DequantizeLinear",
+        [clip.outputs[0], scale, nothing],
+        output=f"{name}__gate",
+        like=made,
+    )
+    product = new_node("Mul", [source, gate.outputs[0]], output=f"{name}__gated", like=made)
+    editor.insert([clip, gate, product], before=node)
+    editor.replace_value(made, product.outputs[0])
+    editor.remove(node)
+    return product
 
 
 def _makes_codes(node: ir.Node, plan: Plan) -> bool:
@@ -128,7 +175,7 @@ def _makes_codes(node: ir.Node, plan: Plan) -> bool:
         return False
     if name in plan.fused and node.inputs[0] is not None:
         before = node.inputs[0].producer()
-        return before is not None and before.op_type in ("Conv", "Add")
+        return before is not None and before.op_type in ("Conv", "Add") and not is_bias(before)
     if is_output(made):
         return node.op_type == "Conv"
     return node.op_type == "Conv" or node.op_type in ARITHMETIC | MOVING | JOINING
