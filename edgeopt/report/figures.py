@@ -6,7 +6,6 @@ in dark mode, in print, and for a reader who does not see red from green.
 """
 
 from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
 Spec = dict[str, Any]
@@ -26,18 +25,32 @@ def front_figure(document: Mapping[str, Any], device: str) -> Spec | None:
     name = None if shipped is None else shipped["id"]
     rows = [_row(p, vertical, name, paired=paired) for p in points]
     rows = [row for row in rows if row["x"] is not None and row["y"] is not None]
-    if len(rows) < 2:
+    kept = [row for row in rows if _within(row, rows, "x") and _within(row, rows, "y")]
+    if len(kept) < 2:
         return None
     title = "time per inference ÷ the given model's" if paired else _AXES["latency"]
-    return _spec(rows, title, _AXES.get(vertical, vertical))
+    spec = _spec(kept, title, _AXES.get(vertical, vertical))
+    return {**spec, "usermeta": {"left_out": len(rows) - len(kept)}}
+
+
+def _within(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], axis: str) -> bool:
+    """Whether a point is near enough to what matters; one far away would flatten all others.
+
+    What matters is the front, the given model and what would be shipped today; the figure leaves
+    as much room again on either side.
+    """
+    values = [other[axis] for other in rows if other["kind"] not in KINDS[1:3]] or [row[axis]]
+    low, high = min(values), max(values)
+    room = max(high - low, 0.05 * abs(high))
+    return low - room <= row[axis] <= high + room
 
 
 def svg(spec: Spec) -> str | None:
     """The drawn specification; None where vl-convert (the extra `report`) is not installed."""
-    if find_spec("vl_convert") is None:
+    try:
+        import vl_convert
+    except ImportError:
         return None
-    import vl_convert
-
     return vl_convert.vegalite_to_svg(spec, allowed_base_urls=[])
 
 
@@ -97,7 +110,7 @@ def _spec(rows: Sequence[Mapping[str, Any]], across: str, up: str) -> Spec:
         "width": 620,
         "height": 340,
         "background": None,
-        "padding": 8,
+        "padding": {"left": 8, "top": 8, "bottom": 8, "right": 48},
         "data": {"values": list(rows)},
         "layer": [
             _bar({"x": _low(x, "x"), "x2": {"field": "x_high"}, "y": y}),
@@ -124,7 +137,7 @@ def _bar(encoding: Spec) -> Spec:
 def _marks(x: Spec, y: Spec) -> Spec:
     """Filled where all bounds are kept, hollow where not; faint beside the front."""
     hollow = {"test": f"datum.kind === '{KINDS[2]}'", "value": 0}
-    legend = {"title": "size", "format": ".2~s", "symbolFillColor": "#8a94a0", "tickCount": 3}
+    legend = {"title": "size, B", "format": ".2~s", "symbolFillColor": "#8a94a0", "tickCount": 3}
     return {
         "mark": {"type": "point", "filled": True, "strokeWidth": 1.5},
         "encoding": {

@@ -118,6 +118,6 @@ def _row(cells: Iterable[str]) -> str:
 def _plain(text: str) -> str:
     """Text that Markdown shows as it is, also in a table."""
     flat = " ".join(str(text).split())
-    for character in "\\|*_<[`":
+    for character in "\\|*_<`":
         flat = flat.replace(character, f"\\{character}")
-    return flat
+    return flat.replace("](", "]\\(")

@@ -27,20 +27,25 @@ def page(document: Mapping[str, Any]) -> str:
         devices=devices,
         figures={name: _figure(document, name, index) for index, name in enumerate(devices)},
         metrics={name: metric_names(document["candidates"][name]) for name in devices},
-        install=INSTALL,
     )
 
 
 def _figure(document: Mapping[str, Any], device: str, index: int) -> Mapping[str, Any]:
-    """`{drawn, missing}`: SVG, or why there is none."""
+    """`{drawn, missing, left_out}`: SVG, or why there is none."""
     spec = front_figure(document, device)
     if spec is None:
-        return {"drawn": None, "missing": "fewer than two measured models: nothing to draw"}
+        return {
+            "drawn": None,
+            "missing": "fewer than two measured models: nothing to draw",
+            "left_out": 0,
+        }
     drawn = svg(spec)
     if drawn is None:
-        return {"drawn": None, "missing": f"the figure needs {INSTALL}; the table is complete"}
+        missing = f"the figure needs {INSTALL}; the table is complete"
+        return {"drawn": None, "missing": missing, "left_out": 0}
     # Several figures stand in one page, so the ids that they refer to must differ.
-    return {"drawn": Markup(_ID.sub(rf"\g<1>f{index}-", drawn)), "missing": ""}
+    inline = Markup(_ID.sub(rf"\g<1>f{index}-", drawn))
+    return {"drawn": inline, "missing": "", "left_out": spec["usermeta"]["left_out"]}
 
 
 @cache
