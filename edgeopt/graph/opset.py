@@ -16,9 +16,12 @@ STEPS = (21, 20, 19, 18, 17, 16, 15, 14, 13)
 
 _RELATIVE = 1e-4
 # After version 13 these only gained types, or inputs and attributes with neutral defaults.
-_ONLY_TYPES = {"Cast", "Constant", "ConstantOfShape", "Equal", "Flatten", "Identity", "If", "Loop"}
-_ONLY_TYPES |= {"Pad", "Reshape", "Scan", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze"}
-_ONLY_TYPES |= {"Where"}
+_ONLY_TYPES = frozenset(
+    (
+        *("Cast", "Constant", "ConstantOfShape", "Equal", "Flatten", "Identity", "If", "Loop"),
+        *("Pad", "Reshape", "Scan", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze", "Where"),
+    )
+)
 
 
 def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, str]:
