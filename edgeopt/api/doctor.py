@@ -1,6 +1,7 @@
 """`edgeopt doctor`: what a measurement here will depend on, checked."""
 
 import importlib.util
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -43,14 +44,14 @@ def _agent() -> Iterator[Check]:
         ):
             facts = device.facts
             yield Check(name="agent", status="OK", text="answers over its pipe")
-            runtime = str(facts.get("onnxruntime", "unknown"))
+            runtime = str(facts["runtime"])
             yield Check(name="onnxruntime", status="OK", text=f"version {runtime}")
             yield Check(
                 name="profile",
                 status="OK",
                 text=f"{device.profile.name}: {device.profile.title}",
             )
-            load, cores = float(facts.get("load", 0.0)), float(facts.get("cores", 1) or 1)
+            load, cores = os.getloadavg()[0], float(facts["cores"])
             busy = load > 0.5 * cores
             yield Check(
                 name="load",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from edgeopt.api.trials import Bench
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.front import Front, front_of
-from edgeopt.core.measurement import Failure
+from edgeopt.core.measurement import Failure, Measurement
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Strategy
 from edgeopt.core.study import Study
@@ -22,6 +22,7 @@ from edgeopt.store.trials import TrialStore
 from edgeopt.units import format_seconds
 
 BATCH = 10
+ATTEMPTS = 3
 CONFIRM_SHARE = 0.4
 """Share of the time that is kept for measuring the best ones again, with fresh processes."""
 
@@ -54,8 +55,17 @@ class Search:
     _start: float = field(default_factory=time.monotonic)
 
     def baseline(self, candidate: Candidate) -> Trial:
-        """The given model against itself: stronger protocol, every part of the data."""
-        return self._one("static", candidate, NORMAL, "baseline", complete=True)
+        """The given model against itself: stronger protocol, every part of the data.
+
+        Everything else is compared with it, so a disturbed measurement is tried again.
+        """
+        trial = self._one("static", candidate, NORMAL, "baseline", complete=True)
+        for _ in range(ATTEMPTS - 1):
+            if trial.measurement is not None or isinstance(trial.outcome, Failure):
+                break
+            self.progress("the machine is too busy to measure on; trying again")
+            trial = self._one("static", candidate, NORMAL, "baseline", complete=True)
+        return trial
 
     def explore(self, strategies: Sequence[tuple[str, Strategy]]) -> list[Trial]:
         """Ask the strategies in turn until trials, time or ideas run out."""
@@ -103,8 +113,12 @@ class Search:
             yield known or self._one(name, candidate, protocol, label, complete=False)
 
     def _stored(self, candidate: Candidate, protocol: Protocol) -> Trial | None:
+        """What is known of a candidate; an invalid measurement is no knowledge."""
         device = self.bench.device.name
-        return self.store.find(self.study.id, candidate.key, device, protocol.name)
+        found = self.store.find(self.study.id, candidate.key, device, protocol.name)
+        if found is not None and isinstance(found.outcome, Measurement) and not found.measurement:
+            return None
+        return found
 
     def _one(
         self, name: str, candidate: Candidate, protocol: Protocol, label: str, *, complete: bool

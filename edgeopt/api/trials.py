@@ -129,7 +129,7 @@ class Bench:
             absent=outcome.absent,
             verdict=outcome.verdict,
             environment=outcome.environment,
-            lowered=lowered(outcome.profile, built.graph),
+            lowered=None if outcome.profile is None else lowered(outcome.profile, built.graph),
         )
 
     def _score(

@@ -32,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for module in (run_command, measure, report, inspect, pick, export, replay, doctor, plugins):
-    app.command()(module.command)
+    app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(zoo.app, name="zoo")
 
 
