@@ -142,9 +142,8 @@ def _points(trials: Sequence[Trial], front: Front, setting: Setting) -> list[Poi
     found: list[Point] = []
     for trial in ordered:
         standing = _standing(trial, ranks, costs, front.objectives)
-        exact = standing == "front" or bool(trial.label) or trial.candidate.is_baseline
         ties = [identity(other) for other in front.ties(trial)] if trial.number in ranks else []
-        found.append({**point(trial, standing, setting, exact=exact), "ties": ties})
+        found.append({**point(trial, standing, setting), "ties": ties})
     return found
 
 

@@ -5,12 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from edgeopt.core.lowered import Lowered
 from edgeopt.core.measurement import Failure, Value
 from edgeopt.core.objective import Objective
-from edgeopt.core.samples import Interval
 from edgeopt.core.trial import Trial
 from edgeopt.report import words
 
@@ -43,15 +40,13 @@ def identity(trial: Trial) -> str:
     return f"c{trial.number}"
 
 
-def point(trial: Trial, standing: str, setting: Setting, *, exact: bool) -> Point:
+def point(trial: Trial, standing: str, setting: Setting) -> Point:
     """A trial as a JSON object.
 
     Args:
         trial: Measured or failed.
         standing: `front`, `equal`, `dominated`, `infeasible`, `invalid` or `failed`.
         setting: What it is shown against.
-        exact: Compute the ratio's interval from the samples; else take it from the latency's
-            stored interval, which is the same by construction and costs nothing.
     """
     recipe, outcome, found = trial.candidate.recipe, trial.outcome, trial.measurement
     failed = isinstance(outcome, Failure)
@@ -69,7 +64,7 @@ def point(trial: Trial, standing: str, setting: Setting, *, exact: bool) -> Poin
         "model": setting.models.get(trial.model_digest),
         "model_digest": trial.model_digest,
         "metrics": {} if found is None else metrics(found.values, found.verdict.status),
-        "ratio": _ratio(trial, setting, exact=exact),
+        "ratio": _ratio(trial, setting),
         "changes": _changes(trial, setting.baseline),
         "flips": _flips(trial, setting),
         "absent": {} if failed else dict(outcome.absent),
@@ -120,21 +115,12 @@ def _metric(value: Value, status: str) -> dict[str, Any]:
     }
 
 
-def paired(value: Value | None, *, exact: bool) -> Interval | None:
-    """Latency over the baseline's; None where no baseline was measured beside."""
+def _ratio(trial: Trial, setting: Setting) -> dict[str, Any] | None:
+    """Latency over the baseline's, paired; None where no baseline was measured beside."""
+    value = trial.value("latency")
     if value is None or value.samples is None or not value.samples.baseline:
         return None
-    if exact or value.interval is None or value.value <= 0:
-        return value.samples.ratio
-    centre = float(np.exp(np.median(value.samples.log_ratios)))
-    return value.interval.scaled(centre / value.value)
-
-
-def _ratio(trial: Trial, setting: Setting, *, exact: bool) -> dict[str, Any] | None:
-    value = trial.value("latency")
-    ratio = paired(value, exact=exact)
-    if value is None or value.samples is None or ratio is None:
-        return None
+    ratio = value.samples.ratio
     found = {
         "value": ratio.value,
         "low": words.number(ratio.low),
