@@ -96,7 +96,10 @@ def _talk(child, job):
     except BrokenPipeError:
         return phase, reply
     for line in channel.lines(child.stdout):
-        message = json.loads(line)
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue  # Printed by something that ran before the child's stdout was its own.
         if "phase" in message:
             phase = message["phase"]
         else:
