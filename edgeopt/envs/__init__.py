@@ -36,8 +36,15 @@ def make(space: Space, evaluator: Evaluator, **options: Any) -> EdgeOptEnv:
         options: Those of `EdgeOptEnv`.
     """
     register()
-    spec = replace(gymnasium.spec(ID), nondeterministic=not evaluator.deterministic)
-    made: Any = gymnasium.make(spec, space=space, evaluator=evaluator, **options)  # pyright: ignore[reportUnknownMemberType]
+
+    def build() -> EdgeOptEnv:
+        return EdgeOptEnv(space, evaluator, **options)
+
+    # A function, since Gymnasium copies keyword arguments deeply, and with them the whole graph.
+    spec = replace(
+        gymnasium.spec(ID), entry_point=build, nondeterministic=not evaluator.deterministic
+    )
+    made: Any = gymnasium.make(spec)  # pyright: ignore[reportUnknownMemberType]
     return cast("EdgeOptEnv", made.unwrapped)
 
 

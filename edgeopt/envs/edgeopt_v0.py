@@ -1,8 +1,9 @@
 """`EdgeOpt-v0`: build a recipe one legal action at a time; every step pays what it improved.
 
 A state is a recipe. Action 0 is STOP; action i > 0 is the i-th slot, filled with the legal
-actions in the space's stable order and padded (`action_masks`). An action that is masked changes
-nothing, costs a small penalty and a step. The reward vector is the decrease of each cost,
+actions in the space's stable order and padded (`action_masks`). An action that is masked, or that
+turns out not to apply, changes nothing, costs a small penalty and a step, and stays masked until
+the recipe changes. The reward vector is the decrease of each cost,
 relative to the baseline; the scalar is the gain in utility for the episode's preference.
 """
 
@@ -37,6 +38,7 @@ class _State:
     relative: Floats
     legal: tuple[Action, ...]
     shown: tuple[int, ...]
+    refused: frozenset[int] = frozenset()
     steps: int = 0
     ended: bool = False
 
@@ -126,7 +128,8 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
             return self._observation(), 0.0, True, False, self._info(np.zeros(self._metrics))
         after = self._after(before, int(action))
         if isinstance(after, str):
-            self._push(before, steps=steps, ended=truncated)
+            refusing = replace(before, refused=before.refused | {int(action)})
+            self._push(refusing, steps=steps, ended=truncated)
             info = {**self._info(np.zeros(self._metrics)), "rejected": after}
             return self._observation(), -self._penalty, False, truncated, info
         self._push(after, steps=steps, ended=truncated)
@@ -139,7 +142,9 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
     def action_masks(self) -> npt.NDArray[np.bool_]:
         """[slots]: which actions are legal now; STOP always is."""
         mask = np.zeros(self._slots, dtype=np.bool_)
-        mask[: 1 + len(self._now().shown)] = True
+        now = self._now()
+        mask[: 1 + len(now.shown)] = True
+        mask[list(now.refused)] = False
         return mask
 
     def slot_actions(self) -> tuple[Action, ...]:

@@ -29,6 +29,18 @@ def make(space: ToySpace | None = None, **options) -> envs.EdgeOptEnv:
     return envs.make(found, envs.StaticCostEvaluator(found), **options)
 
 
+class Refusing(ToySpace):
+    """A space where trying shows what no precondition could: a repair that does not help."""
+
+    def then(self, recipe: Recipe, action: Action) -> Recipe | str:
+        if action.transform == "toy_repair" and recipe.actions:
+            return "the outputs did not come nearer"
+        return super().then(recipe, action)
+
+    def legal(self, recipe: Recipe):
+        return ToySpace(sites=self.sites).legal(recipe)
+
+
 class Noisy:
     """An evaluator as a device is: the same recipe never costs the same twice."""
 
@@ -107,6 +119,44 @@ def test_a_recipe_that_cannot_be_evaluated_is_refused():
     assert info["rejected"]
     assert -1 < reward < 0
     assert not Recipe.parse(env.state).actions
+
+
+def test_what_turns_out_not_to_apply_is_masked_until_the_recipe_changes():
+    """Else a masked policy would try it for ever."""
+    env = make(Refusing(sites=6))
+    env.reset(seed=0)
+    env.step(1 + [a.parameters for a in env.slot_actions()].index((("weight", "int8"),)))
+    slot = 1 + [a.transform for a in env.slot_actions()].index("toy_repair")
+    state = env.state
+    observation, reward, terminated, _, info = env.step(slot)
+    assert "nearer" in info["rejected"]
+    assert env.state == state
+    assert reward < 0
+    assert not terminated
+    assert not env.action_masks()[slot]
+    assert not observation["action_mask"][slot]
+    env.step(1)
+    assert env.state != state
+    again = 1 + [a.transform for a in env.slot_actions()].index("toy_repair")
+    assert env.action_masks()[again]
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_exam_on_a_space_that_refuses(part):
+    """The exam holds where `legal` promises more than `then` keeps."""
+    part(lambda: make(Refusing(sites=6)))
+
+
+def test_legal_actions_of_the_toy_are_never_refused():
+    """Where preconditions are complete, a masked policy is never told no."""
+    env, generator = make(), np.random.default_rng(0)
+    for episode in range(20):
+        env.reset(seed=episode)
+        ended = False
+        while not ended:
+            _, _, terminated, truncated, info = env.step(environment_exam.masked(env, generator))
+            assert "rejected" not in info
+            ended = terminated or truncated
 
 
 def test_every_family_keeps_slots_when_there_are_too_few():

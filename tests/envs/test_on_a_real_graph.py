@@ -1,0 +1,81 @@
+"""Strategies and environment on the real space: the digits net and its data."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeopt import envs
+from edgeopt.api.reopen import workshop_for
+from edgeopt.api.subject import open_subject
+from edgeopt.api.workspace import Workspace
+from edgeopt.core.action import Recipe
+from edgeopt.core.profile import DeviceProfile, QuantizationTypes
+from edgeopt.plugins import STRATEGIES
+from edgeopt.testing import environment_exam
+from edgeopt.testing.toy_space import OBJECTIVES
+from edgeopt.transforms.base import Offer
+from edgeopt.transforms.space import GraphSpace
+
+DIGITS = Path(__file__).resolve().parents[2] / "models" / "digits"
+CPU = DeviceProfile(
+    name="cpu", title="a CPU", architecture="x86_64", quantization=QuantizationTypes()
+)
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory: pytest.TempPathFactory):
+    """Everything that can be done to the digits net on a CPU."""
+    subject = open_subject(
+        DIGITS / "digits.onnx",
+        data=str(DIGITS / "digits.npz"),
+        metric=None,
+        seed=0,
+        progress=lambda _: None,
+    )
+    with Workspace.open(tmp_path_factory.mktemp("store")) as workspace:
+        workshop = workshop_for(subject, workspace, 21)
+        yield GraphSpace(workshop, Offer(profile=CPU))
+
+
+@pytest.mark.parametrize("name", STRATEGIES.names())
+def test_a_strategy_proposes_recipes_that_build(name: str, space: GraphSpace):
+    """Ten candidates, all different, each of a recipe that decoding made from the graph."""
+    strategy = STRATEGIES.load(name)(space, seed=0, objectives=OBJECTIVES)
+    found = strategy.ask(10)
+    assert len({candidate.key for candidate in found}) == 10
+    assert all(c.recipe.baseline == space.empty().baseline for c in found)
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        environment_exam.passes_the_checker,
+        environment_exam.masks_are_true,
+        environment_exam.is_deterministic,
+        environment_exam.rewards_telescope,
+        environment_exam.fork_has_the_same_future,
+        environment_exam.undo_restores,
+        environment_exam.state_reads_back,
+    ],
+    ids=lambda part: part.__name__,
+)
+def test_the_environment_takes_its_exam(part, space: GraphSpace):
+    """The same exam as on the toy, on graphs that are really rewritten."""
+    part(lambda: envs.make(space, envs.StaticCostEvaluator(space), max_actions=32, max_steps=8))
+
+
+def test_pruning_pays(space: GraphSpace):
+    """The reward vector is what the graph says: fewer multiplications, fewer bytes."""
+    env = envs.make(space, envs.StaticCostEvaluator(space))
+    env.reset(seed=0)
+    slot = 1 + [a.transform for a in env.slot_actions()].index("channels_l1")
+    _, _, _, _, info = env.step(slot)
+    cost, start = space.static_cost, space.empty()
+    pruned = Recipe.parse(env.state)
+    expected = [
+        1 - cost(pruned)[metric] / cost(start)[metric]
+        for metric in ("macs", "size_bytes", "activation_bytes")
+    ]
+    assert np.allclose(info["vector_reward"], expected)
+    assert info["vector_reward"][0] > 0
