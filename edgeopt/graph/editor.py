@@ -175,7 +175,8 @@ class Editor:
             if found.dtype == array.dtype and np.array_equal(found, array):
                 return held
             raise ValueError(f"an initializer {name!r} with another value is there already")
-        tensor = ir.tensor(np.asarray(array, order="C"), name=name)
+        # Not ir.tensor: it asks what kind of object this is, for ten times as long.
+        tensor = ir.Tensor(np.asarray(array, order="C"), name=name)
         value = ir.Value(
             name=name,
             type=ir.TensorType(tensor.dtype),
