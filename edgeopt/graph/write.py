@@ -59,12 +59,7 @@ def write_model(graph: ir.Model, path: Path, *, external: bool | None = None) ->
     outside = weight_bytes(graph) > EXTERNAL_ABOVE_BYTES if external is None else external
     with _storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        if outside:
-            return _write_with_data(graph, path)
-        model = to_proto(graph)
-        data = model.SerializeToString(deterministic=True)
-        write_aside(path, data)
-    return describe(model, path, digest=digests.of_bytes(data), size_bytes=len(data))
+        return _write_with_data(graph, path) if outside else _write_whole(graph, path)
 
 
 def write_aside(path: Path, data: bytes) -> None:
@@ -89,6 +84,13 @@ def _aside(path: Path) -> Generator[BinaryIO]:
         raise
 
 
+def _write_whole(graph: ir.Model, path: Path) -> Model:
+    model = to_proto(graph)
+    data = model.SerializeToString(deterministic=True)
+    write_aside(path, data)
+    return describe(model, path, digest=digests.of_bytes(data), size_bytes=len(data))
+
+
 def _write_with_data(graph: ir.Model, path: Path) -> Model:
     copy = graph.clone()
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.data.")
@@ -96,6 +98,9 @@ def _write_with_data(graph: ir.Model, path: Path) -> Model:
     try:
         with os.fdopen(handle, "wb") as stream:
             places, digest = _write_weights(copy, stream)
+        if not places:
+            aside.unlink()
+            return _write_whole(graph, path)
         data = path.with_name(f"{path.stem}.{digest[:12]}.data")
         for value, (offset, length) in places.items():
             value.const_value = _reference(value, data.name, offset, length)

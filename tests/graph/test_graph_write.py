@@ -1,0 +1,122 @@
+"""Writing models: complete or not at all, and never touching the graph."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeopt.errors import StorageError
+from edgeopt.graph.read import open_graph, read_model
+from edgeopt.graph.runtime import Session
+from edgeopt.graph.write import to_bytes, write_model
+from edgeopt.testing import graphs
+
+ALL = (
+    graphs.conv_chain,
+    graphs.mobilenet_block,
+    graphs.if_model,
+    graphs.segmentation_argmax,
+    graphs.lstm,
+)
+
+
+@pytest.mark.parametrize("build", ALL)
+@pytest.mark.parametrize("external", [False, True])
+def test_what_is_written_is_read_back(build, external: bool, tmp_path: Path) -> None:
+    """The written value equals the read one, the graph is unchanged, the outputs are equal."""
+    graph = graphs.as_graph(build())
+    before = to_bytes(graph)
+    written = write_model(graph, tmp_path / "deep" / "m.onnx", external=external)
+    assert to_bytes(graph) == before
+    assert read_model(written.path) == written
+    assert to_bytes(open_graph(written)) == before
+    feed = graphs.random_feeds(build())[0]
+    expected = Session(before).run(feed)
+    found = Session(written.path).run(feed)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_external_data_stays_valid_when_the_folder_moves(tmp_path: Path) -> None:
+    """Locations are relative: model and data may be moved together."""
+    written = write_model(
+        graphs.as_graph(graphs.conv_chain()), tmp_path / "a/m.onnx", external=True
+    )
+    (tmp_path / "a").rename(tmp_path / "b")
+    assert read_model(tmp_path / "b" / "m.onnx").digest == written.digest
+
+
+def test_a_graph_with_external_data_becomes_self_contained(tmp_path: Path) -> None:
+    """Writing without external data reads the weights in, wherever they lie."""
+    first = write_model(graphs.as_graph(graphs.conv_chain()), tmp_path / "a/m.onnx", external=True)
+    second = write_model(open_graph(first), tmp_path / "b/m.onnx")
+    assert [path.name for path in (tmp_path / "b").iterdir()] == ["m.onnx"]
+    assert second.path.read_bytes() == to_bytes(graphs.as_graph(graphs.conv_chain()))
+
+
+def test_large_weights_go_outside_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Above the limit the data file appears without being asked for."""
+    monkeypatch.setattr("edgeopt.graph.write.EXTERNAL_ABOVE_BYTES", 100)
+    write_model(graphs.as_graph(graphs.conv_chain()), tmp_path / "m.onnx")
+    assert sorted(path.suffix for path in tmp_path.iterdir()) == [".data", ".onnx"]
+
+
+def test_writing_over_a_file_replaces_it(tmp_path: Path) -> None:
+    """The second model wins, and no temporary file is left."""
+    write_model(graphs.as_graph(graphs.conv_chain()), tmp_path / "m.onnx")
+    second = write_model(graphs.as_graph(graphs.residual()), tmp_path / "m.onnx")
+    assert read_model(tmp_path / "m.onnx") == second
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@pytest.mark.parametrize("external", [False, True])
+def test_a_folder_that_cannot_be_written_is_a_sentence(external: bool, tmp_path: Path) -> None:
+    """A file where the folder should be: exit code 3, nothing half written."""
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StorageError) as caught:
+        write_model(
+            graphs.as_graph(graphs.conv_chain()), tmp_path / "file" / "m.onnx", external=external
+        )
+    assert caught.value.exit_code == 3
+    assert caught.value.hint
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_a_sentence() -> None:
+    """No temporary file can be made beside a device file, or the disk is full: both are told."""
+    with pytest.raises(StorageError) as caught:
+        write_model(graphs.as_graph(graphs.conv_chain()), Path("/proc/self/m.onnx"))
+    assert caught.value.exit_code == 3
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file size limits are POSIX")
+def test_a_write_that_stops_half_way_leaves_the_old_model(tmp_path: Path) -> None:
+    """A limit on file sizes stops the write in its middle: the old file is intact, alone."""
+    import resource
+    import signal
+
+    old = write_model(graphs.as_graph(graphs.gemm_chain()), tmp_path / "m.onnx")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2048, limits[1]))
+    try:
+        for external in (False, True):
+            with pytest.raises(StorageError):
+                write_model(
+                    graphs.as_graph(graphs.conv_chain()), tmp_path / "m.onnx", external=external
+                )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert read_model(tmp_path / "m.onnx") == old
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]
+
+
+def test_equal_graphs_give_equal_bytes() -> None:
+    """Serialisation is deterministic."""
+    graph = graphs.as_graph(graphs.residual())
+    assert to_bytes(graph) == to_bytes(graph) == to_bytes(graphs.as_graph(graphs.residual()))
