@@ -62,8 +62,8 @@ def _vertical(document: Mapping[str, Any], points: Sequence[Point]) -> str:
 
 
 def _row(point: Point, vertical: str, shipped: str | None, *, paired: bool) -> dict[str, Any]:
-    across = point["ratio"] if paired else point["metrics"].get("latency", {})
-    up = point["metrics"].get(vertical, {})
+    across = point["ratio"] if paired else _flat(point, "latency")
+    up = _flat(point, vertical)
     x, y = across.get("value"), up.get("value")
     size = point["metrics"].get("size", {})
     return {
@@ -79,6 +79,12 @@ def _row(point: Point, vertical: str, shipped: str | None, *, paired: bool) -> d
         "front": point["standing"] == "front",
         "label": point["id"] if _named(point, shipped) else "",
     }
+
+
+def _flat(point: Point, metric: str) -> Point:
+    """A metric's value and the ends of its interval, as a ratio holds them."""
+    found = point["metrics"].get(metric, {})
+    return {**found, **(found.get("interval") or {})}
 
 
 def _or(value: float | None, other: float | None) -> float | None:

@@ -82,9 +82,9 @@ def _bullets(title: str, sentences: Sequence[str]) -> list[str]:
 
 
 def _recipes(front: Sequence[Point]) -> list[str]:
-    lines = ["", "### Recipes"] if any(point["recipe"] for point in front) else []
+    lines = ["", "### Recipes"] if any(point["actions"] for point in front) else []
     for point in front:
-        if point["recipe"]:
+        if point["actions"]:
             lines += ["", f"{point['id']}, {_plain(point['runtime'])}:", ""]
             lines += [f"    {line}" for line in point["recipe"]]
     return lines

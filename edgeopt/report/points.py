@@ -8,6 +8,7 @@ from typing import Any
 from edgeopt.core.lowered import Lowered
 from edgeopt.core.measurement import Failure, Value
 from edgeopt.core.objective import Objective
+from edgeopt.core.samples import Interval
 from edgeopt.core.trial import Trial
 from edgeopt.report import words
 
@@ -58,7 +59,8 @@ def point(trial: Trial, standing: str, setting: Setting) -> Point:
         "strategy": trial.strategy,
         "protocol": trial.protocol,
         "summary": summary(trial),
-        "recipe": [action.text for action in recipe.actions],
+        "actions": len(recipe.actions),
+        "recipe": recipe.text.splitlines(),
         "recipe_digest": recipe.digest,
         "runtime": trial.candidate.runtime.text,
         "model": setting.models.get(trial.model_digest),
@@ -105,14 +107,17 @@ def _metric(value: Value, status: str) -> dict[str, Any]:
     interval = value.interval
     return {
         "value": words.number(value.value),
-        "low": None if interval is None else words.number(interval.low),
-        "high": None if interval is None else words.number(interval.high),
+        "interval": None if interval is None else _ends(interval),
         "unit": value.unit,
         "samples": None if value.samples is None else value.samples.count,
         "verdict": status,
         "note": value.note,
         "text": words.value_text(value),
     }
+
+
+def _ends(interval: Interval) -> dict[str, float | None]:
+    return {"low": words.number(interval.low), "high": words.number(interval.high)}
 
 
 def _ratio(trial: Trial, setting: Setting) -> dict[str, Any] | None:
@@ -123,8 +128,7 @@ def _ratio(trial: Trial, setting: Setting) -> dict[str, Any] | None:
     ratio = value.samples.ratio
     found = {
         "value": ratio.value,
-        "low": words.number(ratio.low),
-        "high": words.number(ratio.high),
+        **_ends(ratio),
         "fresh_rounds": value.samples.fresh_rounds,
     }
     if role(trial, setting) == "baseline":

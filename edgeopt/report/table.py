@@ -40,8 +40,9 @@ def _row(device: str, point: Mapping[str, Any], columns: Mapping[str, str]) -> d
     row["ratio_low"], row["ratio_high"] = ratio.get("low"), ratio.get("high")
     for name, metric in point["metrics"].items():
         row[columns[name]] = metric["value"]
-        row[f"{columns[name]}_low"] = metric["low"]
-        row[f"{columns[name]}_high"] = metric["high"]
+        ends: Mapping[str, Any] = metric["interval"] or {}
+        row[f"{columns[name]}_low"] = ends.get("low")
+        row[f"{columns[name]}_high"] = ends.get("high")
     return row
 
 

@@ -35,7 +35,7 @@ def _device(document: Document, device: str) -> list[str]:
         *_wrapped("verdict", verdict["text"], 3),
     ]
     taken = _taken(document, device)
-    if taken is not None and taken["recipe"]:
+    if taken is not None and taken["actions"]:
         lines += _wrapped("recipe", taken["summary"], 1)
         lines += [f"model    {taken['model']}"] if taken["model"] else []
     if taken is not None and taken["lowered"]:

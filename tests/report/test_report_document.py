@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from json_schema import breaches
 from report_factory import context, latency, measurement, samples, study, trial, trials
 
-from edgeopt.core.action import Action
+from edgeopt.core.action import Recipe
 from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.measurement import Failure, Measurement, Value
 from edgeopt.core.trial import Trial
@@ -195,10 +195,10 @@ def test_other_settings_of_the_given_file_are_not_the_baseline() -> None:
 
 
 def test_recipes_parse_back(found: dict[str, Any]) -> None:
-    """The lines are the actions themselves."""
+    """The lines are those of a recipe file."""
     point = next(p for p in found["fronts"]["local"] if p["id"] == "c3")
-    parsed = tuple(Action.parse(line) for line in point["recipe"])
-    assert parsed == trials()[3].candidate.recipe.actions
+    assert Recipe.parse("\n".join(point["recipe"])) == trials()[3].candidate.recipe
+    assert point["actions"] == 2
     assert point["model"] == "reports/x/c3.onnx"
 
 

@@ -156,9 +156,10 @@ def test_a_kill_at_any_moment_leaves_every_added_trial(tmp_path: Path) -> None:
         with _child(code, str(tmp_path)) as writer:
             assert writer.stdout is not None
             writer.stdout.readline()
-            time.sleep(0.015 * attempt)
+            seen = [writer.stdout.readline() for _ in range(attempt)]
+            time.sleep(0.0037 * attempt)
             writer.send_signal(signal.SIGKILL)
-            numbers = [int(line) for line in writer.stdout.read().split()]
+            numbers = [int(line) for line in [*seen, *writer.stdout.read().split()]]
             assert writer.wait() == -signal.SIGKILL
         promised = max([promised, *numbers])
         with TrialStore.open(tmp_path) as store:
