@@ -149,10 +149,11 @@ def require_finite(array: Array, *, where: str, rows: bool = True) -> None:
             continue
         first = tuple(int(i) for i in np.argwhere(~good)[0])
         value = pieces[start : start + step][first]
-        place = f"sample {start + first[0]}, position {list(first[1:])}" if rows else str(first[1:])
+        place = f", sample {start + first[0]}" if rows else ""
+        place += f", position {list(first[1:])}" if first[1:] else ""
         raise DataError(
             f"the value {value} is not finite",
-            where=f"{where}, {place}",
+            where=where + place,
             hint="remove the sample, or repair what produced it",
         )
 

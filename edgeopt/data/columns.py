@@ -149,5 +149,15 @@ def misfit(array: Array, spec: TensorSpec, count: int, counted: str, where: str)
     return DataError(
         f"one sample has the shape {list(shown)}, the model takes {wanted}",
         where=where,
-        hint="check the size and the layout (channels first or last) of the data",
+        hint=_turned(shown, spec) or "check the size of the data",
     )
+
+
+def _turned(shape: tuple[int, ...], spec: TensorSpec) -> str:
+    if len(shape) != 4:
+        return ""
+    if fits((shape[0], shape[3], shape[1], shape[2]), spec.shape):
+        return "channels are last in the data and first in the model: transpose the data"
+    if fits((shape[0], shape[2], shape[3], shape[1]), spec.shape):
+        return "channels are first in the data and last in the model: transpose the data"
+    return ""

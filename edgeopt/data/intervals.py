@@ -79,7 +79,7 @@ def smallest_decidable_drop(metric: AccuracyMetric, baseline: Scored) -> float:
     error = standard_error(metric, baseline)
     if not np.isfinite(error):
         return float("inf")
-    whole = bool(np.all((baseline.right == 0) | (baseline.right == 1)))
+    whole = bool(np.isin(baseline.right[~np.isnan(baseline.right)], (0, 1)).all())
     floor = _Z**2 / (len(units) + _Z**2) if whole or error == 0 else 0.0
     return max(_Z * error, floor)
 

@@ -109,6 +109,7 @@ def _check_type(key: str, value: Any, where: str) -> None:
 def nearest(name: str, available: Iterable[str]) -> str:
     """A hint: the nearest available name where there is one, and all of them."""
     names = list(available)
-    near = difflib.get_close_matches(name, names, n=1)
+    lower = {other.lower(): other for other in names}
+    near = [lower[found] for found in difflib.get_close_matches(name.lower(), lower, n=1)]
     listed = ", ".join(repr(other) for other in names) or "none"
     return (f"did you mean {near[0]!r}? " if near else "") + f"available: {listed}"

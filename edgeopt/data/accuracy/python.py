@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import AccuracyMetric, Arrays
+from edgeopt.data.accuracy_metric import Judges, Weighted
 from edgeopt.data.python_object import load_object, running
 from edgeopt.data.ratio import Ratio
 from edgeopt.errors import DataError
@@ -80,6 +81,21 @@ class Guarded:
         """The object's value."""
         with running(self.where, "the metric failed on its evidence"):
             return float(self.metric.value(evidence))
+
+    def weighted(self, evidence: Floats, weights: Floats) -> Floats:
+        """The object's, or its value over repeated rows."""
+        with running(self.where, "the metric failed on its evidence"):
+            if isinstance(self.metric, Weighted):
+                return self.metric.weighted(evidence, weights)
+            times = weights.astype(np.int64)
+            return np.array([self.metric.value(np.repeat(evidence, n, axis=0)) for n in times])
+
+    def right(self, evidence: Floats) -> Floats:
+        """The object's, or the first column."""
+        if not isinstance(self.metric, Judges):
+            return evidence[:, 0]
+        with running(self.where, "the metric failed on its evidence"):
+            return self.metric.right(evidence)
 
     def chance(self, evidence: Floats) -> float | None:
         """The object's, where it has that."""

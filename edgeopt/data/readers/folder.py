@@ -133,7 +133,7 @@ def _pixels(path: Path, preprocess: Preprocess, size: tuple[int, int], layout: L
             return preprocess.image(opened, size, layout)
     except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(
-            f"the image cannot be decoded ({error})",
+            f"the image cannot be decoded ({type(error).__name__})",
             where=str(path),
             hint="remove the file, or save the image again",
         ) from error

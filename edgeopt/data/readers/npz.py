@@ -143,16 +143,17 @@ def _arrays(spec: str, only: tuple[str, ...] | None = None) -> dict[str, Array]:
     if not path.is_file():
         raise DataError("there is no such file", where=spec, hint="check the path")
     try:
-        opened = np.load(path, allow_pickle=False)
-        if not isinstance(opened, np.lib.npyio.NpzFile):
-            raise DataError(
-                "this is a single array, not an .npz",
-                where=spec,
-                hint="write it with numpy.savez(path, input_name=array, label=labels)",
-            )
-        with opened:
-            names = opened.files if only is None else [n for n in only if n in opened.files]
-            return {name: _array(opened, name, spec) for name in names}
+        with path.open("rb") as stream:  # numpy leaves a file open that it could not read
+            opened = np.load(stream, allow_pickle=False)
+            if not isinstance(opened, np.lib.npyio.NpzFile):
+                raise DataError(
+                    "this is a single array, not an .npz",
+                    where=spec,
+                    hint="write it with numpy.savez(path, input_name=array, label=labels)",
+                )
+            with opened:
+                names = opened.files if only is None else [n for n in only if n in opened.files]
+                return {name: _array(opened, name, spec) for name in names}
     except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
         raise _unreadable(path, error) from error
 
@@ -182,9 +183,9 @@ def _unreadable(path: Path, error: Exception) -> DataError:
         )
     if not head:
         return DataError("the file is empty", where=str(path), hint="write the data again")
-    kind = "is damaged or cut short" if head.startswith(b"PK") else "is not an .npz archive"
+    damaged = f"is damaged or cut short ({error})"
     return DataError(
-        f"the file {kind} ({error})",
+        f"the file {damaged if head.startswith(b'PK') else 'is not an .npz archive'}",
         where=str(path),
         hint="write it with numpy.savez(path, input_name=array, label=labels)",
     )
