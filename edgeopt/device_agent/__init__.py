@@ -8,16 +8,17 @@ JSON lines over stdin and stdout:
     {"id": "7", "ok": true, ...}
     {"id": "7", "ok": false, "error": {"code", "text", "hint", "phase"}}
 
-Codes: `bad_request` (a defect of the caller), `provider_missing` (the device cannot do what was
-asked), and the results of a candidate: `load_failed`, `run_failed`, `crash`, `oom`, `timeout`.
-`phase` says what the job was doing: `import`, `load candidate`, `run baseline`, ...
+Codes: `bad_request` (a defect of the caller), `provider_missing` and `runtime_missing` (the device
+cannot do what was asked), and the results of a candidate: `load_failed`, `run_failed`, `crash`,
+`oom`, `timeout`. `phase` says what the job was doing: `import`, `load candidate`, `run baseline`.
 
 hello      protocol, python, verbs, runtime, runtime_error
 probe      facts of the machine and their fingerprint
 footprint  model, feeds, settings: size_bytes, load_s, first_run_s, peak_memory_bytes
 bench      candidate, baseline, feeds, settings, baseline_settings, first, warmup, pairs,
            min_seconds, min_runs: alternating blocks with raw times
-profile    model, feeds, settings, runs: nodes as the runtime built them, with times
+profile    model, feeds, settings, runs: nodes as the runtime built them, with times; `inputs`
+           and `outputs` are element types, empty where an old runtime does not say them
 infer      model, feeds, settings, state, groups: outputs, the path of an npz
 bye        ends the agent
 

@@ -8,7 +8,6 @@ import threading
 import traceback
 
 import channel
-import verbs
 from failures import JobError
 
 
@@ -63,7 +62,8 @@ def run():
 
 def _result(verb, job):
     try:
-        return dict(verbs.VERBS[verb](job), ok=True)
+        job.phase("import")
+        return dict(_verbs()[verb](job), ok=True)
     except JobError as error:
         return {"ok": False, "error": error.reply(job.current)}
     except MemoryError:
@@ -73,6 +73,15 @@ def _result(verb, job):
         # The one boundary that turns what a model makes the runtime do into a result.
         text = "".join(traceback.format_exc().splitlines(True)[-6:])
         return {"ok": False, "error": JobError("crash", text).reply(job.current)}
+
+
+def _verbs():
+    try:
+        import verbs
+    except ImportError as error:
+        text = "the agent's Python lacks what it needs: %s" % error
+        raise JobError("runtime_missing", text, "install numpy and onnxruntime") from error
+    return verbs.VERBS
 
 
 def _watch_stdin():

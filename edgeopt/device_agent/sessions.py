@@ -68,7 +68,8 @@ def open_session(path, settings, profile_prefix=None, optimized_path=None):
     if session.get_providers()[0] != provider:
         raise _missing(provider, "the runtime fell back to " + session.get_providers()[0])
     # Since 1.9 the wrapper opens another session by itself when a provider fails in a run.
-    session.disable_fallback()
+    if hasattr(session, "disable_fallback"):
+        session.disable_fallback()
     return session
 
 

@@ -14,7 +14,6 @@ import timing
 
 def runtime(job):
     """Which runtime there is, found by importing it where a crash does no harm."""
-    job.phase("import")
     module = sessions.import_runtime()
     return {
         "runtime": {
@@ -36,7 +35,6 @@ def footprint(job):
         job.get("feeds", str),
         job.get("settings", dict),
     )
-    job.phase("import")
     sessions.import_runtime()
     feed = sessions.read_feeds(feeds_path, limit=1)[0]
     cleared = machine.forget_peak()
@@ -78,7 +76,6 @@ def bench(job):
     warmup = job.get("warmup", dict)
     sides = {"candidate": job.get("settings", dict), "baseline": job.get("baseline_settings", dict)}
     order = sorted(sides, key=lambda side: side != job.get("first", str))
-    job.phase("import")
     sessions.import_runtime()
     timed, warm, providers = {}, {}, {}
     for side in order:
@@ -133,6 +130,7 @@ def profile(job):
     runs = job.get("runs", int)
     prefix = os.path.join(job.folder, "profile")
     made = os.path.join(job.folder, "optimized.onnx")
+    sessions.import_runtime()
     job.phase("load candidate")
     session = sessions.open_session(path, settings, profile_prefix=prefix, optimized_path=made)
     job.phase("run candidate")
@@ -201,6 +199,7 @@ def infer(job):
     feeds = sessions.read_feeds(job.get("feeds", str))
     state = job.arguments.get("state") or {}
     groups = job.arguments.get("groups") or [0] * len(feeds)
+    sessions.import_runtime()
     job.phase("load candidate")
     session = sessions.open_session(path, settings)
     names = [output.name for output in session.get_outputs()]
