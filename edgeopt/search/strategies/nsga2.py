@@ -25,6 +25,9 @@ from edgeopt.search.codes import Codes
 from edgeopt.search.genetic import Mating, load_mating
 
 _POPULATION = 24
+_SEEDS = 12
+"""Random codes join the heuristic ones only where these are fewer: children are better than both
+(benchmarks/search_toy.py)."""
 _PATIENCE = 40
 """Batches of children in a row that bring nothing new before random codes are drawn."""
 _DRAWS = 200
@@ -46,9 +49,10 @@ class Nsga2:
         self._asked: dict[str, Codes] = {}
         self._keys: set[str] = set()
         self._codes: set[Codes] = set()
-        random = (codes.draw(space.choices, self._generator) for _ in range(_POPULATION))
-        self._seeds = list(dict.fromkeys(chain(codes.heuristic(space.choices), random)))
-        self._seeds = self._seeds[:_POPULATION]
+        known = codes.heuristic(space.choices)[:_POPULATION]
+        missing = max(_SEEDS - len(known), 0)
+        random = (codes.draw(space.choices, self._generator) for _ in range(missing))
+        self._seeds = list(dict.fromkeys(chain(known, random)))
 
     def ask(self, count: int) -> Sequence[Candidate]:
         """Seeds while there are some, then children; fewer where nothing new is found."""
