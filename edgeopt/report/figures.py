@@ -23,7 +23,10 @@ def front_figure(document: Mapping[str, Any], device: str) -> Spec | None:
     vertical = _vertical(document, points)
     shipped = document["shipped_today"][device]
     name = None if shipped is None else shipped["id"]
+    chosen = [pick["id"] for pick in document["picks"][device].values() if pick]
+    named = {*chosen, document["verdict"][device]["take"], name}
     rows = [_row(p, vertical, name, paired=paired) for p in points]
+    rows = [{**row, "label": row["id"] if row["id"] in named else ""} for row in rows]
     rows = [row for row in rows if row["x"] is not None and row["y"] is not None]
     kept = [row for row in rows if _within(row, rows, "x") and _within(row, rows, "y")]
     if len(kept) < 2:
@@ -77,7 +80,6 @@ def _row(point: Point, vertical: str, shipped: str | None, *, paired: bool) -> d
         "y_high": _or(up.get("high"), y),
         "size": size.get("value") or 0,
         "front": point["standing"] == "front",
-        "label": point["id"] if _named(point, shipped) else "",
     }
 
 
@@ -99,10 +101,6 @@ def _kind(point: Point, shipped: str | None) -> str:
     if point["standing"] == "infeasible":
         return KINDS[2]
     return KINDS[0] if point["standing"] == "front" else KINDS[1]
-
-
-def _named(point: Point, shipped: str | None) -> bool:
-    return point["standing"] == "front" or point["role"] == "baseline" or point["id"] == shipped
 
 
 def _spec(rows: Sequence[Mapping[str, Any]], across: str, up: str) -> Spec:

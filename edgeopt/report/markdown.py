@@ -5,6 +5,7 @@ from typing import Any
 
 Document = Mapping[str, Any]
 Point = Mapping[str, Any]
+_FIRST = ("latency", "size", "accuracy", "agreement", "accuracy_test", "energy", "peak_memory")
 _LISTS = (("in_vain", "Tried in vain"), ("unknown", "Not known"), ("checked", "Checked"))
 
 
@@ -38,8 +39,10 @@ def _device(document: Document, device: str) -> list[str]:
 
 
 def metric_names(points: Iterable[Point]) -> list[str]:
-    """Every metric that a point has a value for, in the order of first appearance."""
-    return list(dict.fromkeys(name for point in points for name in point["metrics"]))
+    """Every metric that a point has a value for: what decides first, shift probes last."""
+    found = list(dict.fromkeys(name for point in points for name in point["metrics"]))
+    known = {name: rank for rank, name in enumerate(_FIRST)}
+    return sorted(found, key=lambda name: (known.get(name, len(known)), "@" in name))
 
 
 def _shown(document: Document, device: str) -> Sequence[Point]:

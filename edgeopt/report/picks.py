@@ -26,7 +26,9 @@ def picks(
     members: Sequence[Point], baseline: Point | None, knee: str | None, quality: str
 ) -> dict[str, Pick]:
     """`fastest`, `smallest`, `knee` and `most_accurate` of a front, each `{id, reason}`."""
+    ratio = next((p["ratio"]["short"] for p in members if p["id"] == knee and p["ratio"]), "–")
     reason = "nearest to the best of every objective, each scaled to the front's range"
+    reason += "" if ratio == "–" else f"; {ratio}"
     return {
         "fastest": _fastest(members, baseline),
         "smallest": _smallest(members, baseline),

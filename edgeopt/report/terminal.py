@@ -68,7 +68,8 @@ def _rows(document: Document, device: str) -> list[tuple[str, Point]]:
     for name, point in named:
         held = [index for index, (_, other) in enumerate(rows) if _same(other, point)]
         if held:
-            rows[held[0]] = (f"{rows[held[0]][0]} = {name}", rows[held[0]][1])
+            merged = f"{rows[held[0]][0]} = {name}".replace("shipped today", "shipped")
+            rows[held[0]] = (merged, rows[held[0]][1])
         elif point is not None:
             rows.append((name, point))
     shown = {point["id"] for _, point in rows}
