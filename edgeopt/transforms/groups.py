@@ -173,6 +173,7 @@ def _members(graph: ir.Graph) -> list[list[str]]:
     found: list[list[str]] = []
     owner: dict[str, int] = {}
     convolution: list[bool] = []
+    ends = _behind_convolutions(graph)
     for node in graph:
         if node.op_type in QUANTIZERS:
             continue
@@ -181,11 +182,30 @@ def _members(graph: ir.Graph) -> list[list[str]]:
             found.append([])
             convolution.append(node.op_type == "Conv")
             owner[name] = len(found) - 1
-        elif (index := _absorbed(node, owner, convolution)) is not None:
+        elif node not in ends and (index := _absorbed(node, owner, convolution)) is not None:
+            if gates(node) and not ends.isdisjoint(float_users(node.outputs[0])):
+                continue
             owner |= {name_of(output): index for output in node.outputs}
         if name in owner:
             found[owner[name]].append(name)
     return found
+
+
+def _behind_convolutions(graph: ir.Graph) -> set[ir.Node]:
+    """MaxPools with no convolution after them.
+
+    The runtime has a fast integer MaxPool in the layout of its integer convolutions only; where
+    none follows it may run the other one, which is 40 times slower than float.
+    """
+    pools = [node for node in graph if node.op_type == "MaxPool"]
+    if not pools:
+        return set()
+    before: set[ir.Node] = set()
+    for node in reversed(graph):
+        users = (user for output in node.outputs for user, _ in output.uses())
+        if any(user in before or user.op_type == "Conv" for user in users):
+            before.add(node)
+    return {node for node in pools if node not in before}
 
 
 def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) -> int | None:

@@ -41,7 +41,8 @@ def scale_of(found: Range, dtype: str) -> Scale:
     elif low == 0.0 and np.float32(highest) * scale > np.float32(high):
         # A Clip at `high` is fused only where no code lies above it; rounding may put one there.
         scale = np.nextafter(scale, np.float32(0.0))
-    zero = int(np.clip(round(lowest - low / float(scale)), lowest, highest))
+    shift = 0 if dtype == "int8" else round(lowest - low / float(scale))
+    zero = int(np.clip(shift, lowest, highest))
     return Scale(scale=np.asarray(scale), zero=np.asarray(zero, dtype))
 
 

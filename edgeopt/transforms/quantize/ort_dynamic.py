@@ -14,6 +14,7 @@ import onnx_ir as ir
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor
 from edgeopt.transforms.base import Evidence, Offer, Rejection
+from edgeopt.transforms.groups import is_weighted
 from edgeopt.transforms.quantize._tool import run_tool
 
 _TYPES = {"int8": "QInt8", "uint8": "QUInt8"}
@@ -33,6 +34,8 @@ class OrtDynamic:
         """The tool's defaults, and the same with one scale a channel."""
         kinds = {node.op_type for node in model.graph}
         if offer.profile.quantization is None or "QuantizeLinear" in kinds:
+            return ()
+        if not (kinds & _CONTRIB_FROM or any(is_weighted(node) for node in model.graph)):
             return ()
         if not offer.contrib and kinds & _CONTRIB_FROM:
             return ()

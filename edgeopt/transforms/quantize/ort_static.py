@@ -16,6 +16,7 @@ from edgeopt.core.action import Action
 from edgeopt.core.data import Feed
 from edgeopt.graph.editor import Editor
 from edgeopt.transforms.base import Evidence, Offer, Rejection
+from edgeopt.transforms.groups import is_weighted
 from edgeopt.transforms.quantize._tool import run_tool
 
 FEEDS = 64
@@ -33,7 +34,8 @@ class OrtStatic:
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """The tool's defaults, and uint8 activations with per-channel int8 weights."""
         held = any(node.op_type == "QuantizeLinear" for node in model.graph)
-        if offer.profile.quantization is None or not offer.data or held:
+        nothing = not any(is_weighted(node) for node in model.graph)
+        if offer.profile.quantization is None or not offer.data or held or nothing:
             return ()
         variants = (("int8", False), ("uint8", True))
         return tuple(

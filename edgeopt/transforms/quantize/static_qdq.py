@@ -5,9 +5,9 @@ DequantizeLinear, weights and bias become integers; the runtime fuses Dequantize
 into integer kernels. A value has at most one pair, whoever asks first, with a scale that the
 float graph alone decides, so the order in which groups are quantized does not matter.
 
-Behind a Gemm or MatMul the result stays float (requantising costs as much as the product) unless
-its user is quantized. Must not fire without calibration, below opset 13 (no per-channel form), or
-on weights that are not float32 constants.
+Behind a Gemm or MatMul without activation the result stays float (requantising costs as much as
+the product) unless its user is quantized. Must not fire without calibration, below opset 13 (no
+per-channel form), or on weights that are not float32 constants.
 """
 
 import numpy as np
@@ -173,9 +173,9 @@ def _makes_codes(node: ir.Node, plan: Plan) -> bool:
     users = tuple(user for user, _ in made.uses())
     if len(users) == 1 and name_of(users[0].outputs[0]) in plan.fused:
         return False
-    if name in plan.fused and node.inputs[0] is not None:
-        before = node.inputs[0].producer()
-        return before is not None and before.op_type in ("Conv", "Add") and not is_bias(before)
+    if name in plan.fused:
+        # Left in float, the runtime would fuse it into a float Gemm before it sees the codes.
+        return True
     if is_output(made):
         return node.op_type == "Conv"
     return node.op_type == "Conv" or node.op_type in ARITHMETIC | MOVING | JOINING

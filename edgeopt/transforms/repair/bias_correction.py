@@ -75,7 +75,10 @@ PLUGIN = BiasCorrection()
 
 
 def output_error(reference: ir.Model, model: ir.Model, feeds: Sequence[Feed]) -> float:
-    """Mean absolute difference of all float outputs over feeds, each output in its own spread."""
+    """Mean absolute difference of all outputs over feeds, each float output in its own size.
+
+    Of an integer output (a class, a mask) it is the share of elements that differ.
+    """
     names = [value.name for value in model.graph.outputs if value.name]
     errors: list[float] = []
     pairs = zip(observe(reference, names, feeds), observe(model, names, feeds), strict=True)
@@ -84,6 +87,8 @@ def output_error(reference: ir.Model, model: ir.Model, feeds: Sequence[Feed]) ->
             if wanted[name].dtype.kind == "f":
                 spread = float(np.abs(wanted[name]).mean()) or 1.0
                 errors.append(float(np.abs(wanted[name] - found[name]).mean()) / spread)
+            else:
+                errors.append(float((wanted[name] != found[name]).mean()))
     return float(np.mean(errors)) if errors else 0.0
 
 
