@@ -53,9 +53,13 @@ def check_codes(codes: Sequence[int], choices: Sequence[Choice]) -> None:
 
 
 def _labels(actions: Sequence[Action]) -> list[str]:
-    """What tells the alternatives of one site apart; the transform's name where nothing else."""
+    """What tells the alternatives of one site apart.
+
+    Of a single one its parameter, or the transform's name where it has none or several.
+    """
     if len(actions) == 1:
-        return [actions[0].transform]
+        words = _words(dict(actions[0].parameters))
+        return words if len(words) == 1 else [actions[0].transform]
     shared = set(actions[0].parameters)
     for action in actions[1:]:
         shared &= set(action.parameters)

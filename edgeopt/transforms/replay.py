@@ -5,8 +5,10 @@ with actions applied. Graphs after the exact prefix are kept, since a search cha
 assignment behind it far more often than the prefix itself.
 """
 
+import gc
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
@@ -33,6 +35,8 @@ from edgeopt.transforms.verification import Verifier
 __all__ = ["ActionRejected", "Built", "Workshop", "attempt", "canonical", "transform_of"]
 
 _PREFIXES_KEPT = 16
+_GARBAGE_BYTES = 256_000_000
+_BUILDS_BETWEEN_COLLECTIONS = (4, 64)
 
 
 class ActionRejected(UsageError):  # noqa: N818 (named for what happened to the action)
@@ -107,6 +111,7 @@ class Workshop:
         self._prefixes: OrderedDict[tuple[int, tuple[Action, ...]], _Progress] = OrderedDict()
         self._normalized: dict[int, ir.Model] = {}
         self._verifier: Verifier | None = None
+        self._builds = 0
 
     @property
     def normalized(self) -> ir.Model:
@@ -142,7 +147,9 @@ class Workshop:
         if recipe.baseline != self.model.digest:
             actions = tuple(action.bare() for action in actions)
         ceiling = self._ceiling(recipe)
-        progress = self._assembled(ceiling, actions, lenient)
+        self._collect()
+        with _collection_paused():
+            progress = self._assembled(ceiling, actions, lenient)
         made = replace(self.recipe(progress.done), opset=opset_of(self._at(ceiling)))
         if not progress.done:
             made = self.recipe()
@@ -172,6 +179,14 @@ class Workshop:
         if stage > PRUNE_STAGE:
             return self._assembled(ceiling, some, False).graph
         return self._kept(ceiling, some, False).graph
+
+    def _collect(self) -> None:
+        """Free the cycles of graphs that are no longer used, before they hold much memory."""
+        fewest, most = _BUILDS_BETWEEN_COLLECTIONS
+        self._builds += 1
+        if self._builds >= min(max(_GARBAGE_BYTES // self.model.size_bytes, fewest), most):
+            self._builds = 0
+            gc.collect()
 
     def _ceiling(self, recipe: Recipe) -> int:
         """The opset that a recipe was written for, else this workshop's."""
@@ -234,6 +249,18 @@ class Workshop:
                 raise ActionRejected(action, len(done) + 1, made)
             rejected.append((action, made))
         return _Progress(editor.model, tuple(done), tuple(rejected))
+
+
+@contextmanager
+def _collection_paused() -> Generator[None]:
+    """No search for cycles meanwhile: with many graphs in memory it doubles a build's time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 def _refuse_rejected(progress: _Progress, lenient: bool) -> None:

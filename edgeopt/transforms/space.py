@@ -23,6 +23,7 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
 from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
 from edgeopt.transforms.choices import check_codes, decision, grouped, label, on_off
+from edgeopt.transforms.concrete import ConcreteShapes
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
@@ -154,14 +155,20 @@ class GraphSpace:
 
     def observe(self, recipe: Recipe) -> Arrays:
         """Graph and legal actions as arrays; see `graph.features`."""
-        return features(self._graph(recipe), self.legal(recipe))
+        graph = self._graph(recipe)
+        return features(graph, self.legal(recipe), shapes=self._shapes.of(graph))
 
     def static_cost(self, recipe: Recipe) -> Mapping[str, float]:
         """Exact figures of the built graph; the baseline's size is that of the user's file."""
-        cost = static_cost(self._graph(recipe))
+        graph = self._graph(recipe)
+        cost = static_cost(graph, self._shapes.of(graph))
         if recipe.actions:
             return cost
         return {**cost, "size_bytes": float(self.workshop.model.size_bytes)}
+
+    @cached_property
+    def _shapes(self) -> ConcreteShapes:
+        return ConcreteShapes(self.workshop.normalized, self.workshop.feed)
 
     @cached_property
     def _fixpoint(self) -> _Fixpoint:
@@ -216,16 +223,21 @@ class GraphSpace:
         """All exact actions, all quantize groups, both, and both with every repair."""
         families = {choice.family for choice in self.choices}
         exact = frozenset(families & EXACT)
-        wanted: list[tuple[str, frozenset[str]]] = [("exact", exact)] if exact else []
+        found: list[tuple[str, Recipe]] = []
+        if exact:
+            found.append(("exact", self._switched(exact)))
         if "quantize" in families:
-            wanted.append(("quantize", frozenset({"quantize"})))
-            wanted.append(("exact+quantize", exact | {"quantize"}))
+            groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
+            alone = self.workshop.recipe(action for g in groups for action in g.alternatives[1])
+            found.append(("quantize", self._build(alone, lenient=True).recipe))
+            found.append(("exact+quantize", self._switched(exact | {"quantize"})))
         if "repair" in families:
-            wanted.append(("exact+quantize+repair", exact | {"quantize", "repair"}))
-        return [
-            (name, self.decode([int(choice.family in on) for choice in self.choices]))
-            for name, on in wanted
-        ]
+            found.append(("exact+quantize+repair", self._switched(exact | {"quantize", "repair"})))
+        return found
+
+    def _switched(self, families: frozenset[str]) -> Recipe:
+        """The first alternative of every choice of some families."""
+        return self.decode([int(choice.family in families) for choice in self.choices])
 
     def _listed(
         self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False
