@@ -21,6 +21,7 @@ from edgeopt.graph.opset import raise_opset
 from edgeopt.graph.read import sort
 from edgeopt.graph.runtime import synthetic_feed
 from edgeopt.graph.shapes import infer_shapes
+from edgeopt.graph.write import copy_of
 
 _NOTES = "edgeopt.notes"
 _UNNAMED = {"", "?", "None", "unk"}
@@ -42,7 +43,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     Raises:
         ModelError: Functions call each other in a circle, or shapes contradict each other.
     """
-    work = _copy(graph)
+    work = copy_of(graph)
     said: list[str] = []
     _inline(work, said)
     unique_names(work)
@@ -140,16 +141,6 @@ def split_shared(editor: Editor, value: ir.Value, node: ir.Node) -> ir.Value:
     for index in places:
         editor.set_input(node, index, copy)
     return copy
-
-
-def _copy(graph: ir.Model) -> ir.Model:
-    try:
-        return graph.clone()
-    except ValueError:
-        # An unsorted graph cannot be cloned: the serialised form can hold any order.
-        copy = ir.from_proto(ir.to_proto(graph))
-        sort(copy)
-        return copy
 
 
 def _inline(graph: ir.Model, said: list[str]) -> None:

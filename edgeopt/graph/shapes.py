@@ -7,14 +7,14 @@ import onnx_ir as ir
 from onnx import shape_inference
 
 from edgeopt.errors import ModelError
-from edgeopt.graph.write import to_proto
+from edgeopt.graph.write import copy_of, to_proto
 
 _BIG_BYTES = 1024
 
 
 def skeleton(graph: ir.Model, *, keep_shapes: bool = True) -> onnx.ModelProto:
     """The graph without its large weights (they become inputs), for tools that need no values."""
-    copy = graph.clone()
+    copy = copy_of(graph)
     held = set(copy.graph.inputs)
     for part in (copy.graph, *copy.graph.subgraphs()):
         for value in list(part.initializers.values()):

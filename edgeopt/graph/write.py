@@ -29,6 +29,20 @@ def to_proto(graph: ir.Model) -> onnx.ModelProto:
     return ir.to_proto(_self_contained(graph))
 
 
+def copy_of(graph: ir.Model) -> ir.Model:
+    """A sorted copy of a graph; tensors are shared with it, since nobody changes them in place."""
+    try:
+        return graph.clone()
+    except RuntimeError:
+        # An unsorted graph cannot be cloned, but its serialised form can hold any order.
+        copy = ir.from_proto(ir.to_proto(graph))
+    copy.graph.sort()
+    for old, new in zip(_graphs(graph), _graphs(copy), strict=True):
+        for name, value in old.initializers.items():
+            new.initializers[name].const_value = value.const_value
+    return copy
+
+
 def to_bytes(graph: ir.Model) -> bytes:
     """The graph as the bytes of a self-contained file; equal graphs give equal bytes."""
     return to_proto(graph).SerializeToString(deterministic=True)
@@ -92,7 +106,7 @@ def _write_whole(graph: ir.Model, path: Path) -> Model:
 
 
 def _write_with_data(graph: ir.Model, path: Path) -> Model:
-    copy = graph.clone()
+    copy = copy_of(graph)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.data.")
     aside = Path(name)
     try:
@@ -164,7 +178,7 @@ def _self_contained(graph: ir.Model) -> ir.Model:
     """The graph itself, or a copy with its external tensors in memory where it has any."""
     if not any(_external_places(graph)):
         return graph
-    copy = graph.clone()
+    copy = copy_of(graph)
     for place in list(_external_places(copy)):
         if isinstance(place, ir.Value):
             place.const_value = _loaded(place.const_value)
