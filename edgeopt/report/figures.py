@@ -28,6 +28,7 @@ def front_figure(document: Mapping[str, Any], device: str) -> Spec | None:
     rows = [_row(p, vertical, name, paired=paired) for p in points]
     rows = [{**row, "label": row["id"] if row["id"] in named else ""} for row in rows]
     rows = [row for row in rows if row["x"] is not None and row["y"] is not None]
+    rows.sort(key=lambda row: KINDS.index(row["kind"]) if row["kind"] in KINDS[3:] else -1)
     kept = [row for row in rows if _within(row, rows, "x") and _within(row, rows, "y")]
     if len(kept) < 2:
         return None

@@ -10,8 +10,8 @@ from edgeopt.core.samples import TIE
 from edgeopt.report.points import Point
 
 Pick = dict[str, str] | None
-_SMALLER = "smaller, and not shown to be slower"
-_BETTER = "more accurate, and not shown to be slower"
+MARGIN = 0.1
+"""As fast as another is what is at worst so much slower."""
 SMALLER = 0.95
 """A model is called smaller from 5 % on."""
 
@@ -104,11 +104,21 @@ def shown_faster(point: Point, other: Point) -> bool:
     return told and mine["high"] < theirs["low"]
 
 
+def _shown_slower(point: Point, other: Point) -> bool:
+    return _relation(point) == "slower" or shown_faster(other, point)
+
+
 def _not_slower(point: Point, other: Point) -> bool:
-    """No difference to the disadvantage of the point is shown, and there is evidence."""
-    if point["ratio"] is None or other["ratio"] is None:
+    """Whether even the slow end of the interval is near the other's latency.
+
+    That no difference was shown is not enough: a wide interval shows nothing.
+    """
+    mine, theirs = point["ratio"], other["ratio"]
+    if mine is None or theirs is None or mine["high"] is None:
         return False
-    return not shown_faster(other, point) and _relation(point) != "slower"
+    if _shown_slower(point, other):
+        return False
+    return point is other or mine["high"] <= theirs["value"] * (1 + MARGIN)
 
 
 def verdict(
@@ -142,10 +152,10 @@ def verdict(
         return _gain(best, baseline, shipped, quality, why)
     smaller = _smaller(others, shipped, [p for p in points if p["role"] == "peer"])
     if smaller is not None:
-        return _gain(smaller, baseline, shipped, quality, _SMALLER)
+        return _gain(smaller, baseline, shipped, quality, f"smaller, {_speed(smaller)}")
     better = _more_accurate(others, shipped, quality, decidable)
     if better is not None:
-        return _gain(better, baseline, shipped, quality, _BETTER)
+        return _gain(better, baseline, shipped, quality, f"more accurate, {_speed(better)}")
     return _no_gain(members, baseline, shipped)
 
 
@@ -156,8 +166,8 @@ def _as_fast_and_more_accurate(best: Point, others: Sequence[Point], quality: st
 
 
 def _smaller(others: Sequence[Point], shipped: Point, peers: Sequence[Point]) -> Point | None:
-    """Smaller than whatever a user could ship without us that is not slower either."""
-    rivals = [shipped, *(p for p in peers if _feasible(p) and _not_slower(p, shipped))]
+    """Smaller than whatever a user could ship without us; in doubt a peer is a rival."""
+    rivals = [shipped, *(p for p in peers if _feasible(p) and not _shown_slower(p, shipped))]
     smallest = _best(rivals, "size")
     found = _best([p for p in others if _not_slower(p, shipped)], "size")
     if smallest is None or found is None:
@@ -198,17 +208,31 @@ def _no_gain(members: Sequence[Point], baseline: Point, shipped: Point) -> dict[
         text = (
             f"take {shipped['id']} ({shipped['label']}), what would be shipped today: "
             f"{shipped['ratio']['text']} than the given model; the search found nothing better"
+            f"{_smaller_but(members, shipped)}"
         )
         return {**_say(shipped["id"], text), "better_than_given": True}
     if _feasible(baseline):
         text = "nothing was gained: ship the given model as it is"
-        return _say(baseline["id"], text)
+        return _say(baseline["id"], text + _smaller_but(members, baseline))
     if members:
         first = members[0]
         text = f"take {first['id']}: it keeps the bounds, which the given model does not"
         ours = first["role"] == "search"
         return {**_say(first["id"], text), "gained": ours, "better_than_given": True}
     return _say(None, "no candidate keeps every bound")
+
+
+def _smaller_but(members: Sequence[Point], other: Point) -> str:
+    """The smallest member, where its speed is what speaks against it."""
+    found = _best([p for p in members if p["role"] == "search"], "size")
+    limit = SMALLER * (amount(other, "size") or 0.0)
+    if found is None or (amount(found, "size") or 0.0) > limit:
+        return ""
+    return f" ({found['id']} is smaller, size {found['changes']['size']}, but {_speed(found)})"
+
+
+def _speed(point: Point) -> str:
+    return f"in speed {point['ratio']['text']}" if point["ratio"] else "its speed is unknown"
 
 
 def _say(take: str | None, text: str) -> dict[str, Any]:

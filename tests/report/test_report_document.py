@@ -141,18 +141,26 @@ def test_nothing_gained_is_said_plainly() -> None:
 
 def test_a_smaller_model_of_the_same_speed_is_a_gain_in_size_only() -> None:
     """It is called smaller, never faster; and not where a peer is as small."""
-    same = measurement(1.0, 400_000, 0.944, taken=samples(1.0, spread=0.05, seed=3))
+    same = measurement(1.0, 400_000, 0.944, taken=samples(1.0, seed=3))
     made = _one(trial(1, same, "a"))
     assert made["verdict"]["local"]["take"] == "c1"
-    assert "smaller, and not shown to be slower" in made["verdict"]["local"]["text"]
+    assert "smaller, in speed no difference shown (time" in made["verdict"]["local"]["text"]
     assert "× faster" not in made["verdict"]["local"]["text"]
     peer = trial(2, same, "b", label="static:int8", strategy="static")
     assert _one(trial(1, same, "a"), peer)["verdict"]["local"]["gained"] is False
 
 
+def test_an_unknown_speed_is_no_gain() -> None:
+    """Smaller, but so noisy that it might be half as fast: said beside, not taken."""
+    noisy = measurement(1.1, 400_000, 0.944, taken=samples(1.1, spread=0.3, seed=4))
+    verdict = _one(trial(1, noisy, "a"))["verdict"]["local"]
+    assert verdict["take"] == "c0"
+    assert "(c1 is smaller, size −66.7 %, but in speed no difference shown" in verdict["text"]
+
+
 def test_more_accurate_needs_more_than_the_data_can_decide() -> None:
     """A point better than the smallest decidable difference counts, less does not."""
-    better = trial(1, measurement(1.0, 1_200_000, 0.96, taken=samples(1.0, spread=0.05)), "a")
+    better = trial(1, measurement(1.0, 1_200_000, 0.96, taken=samples(1.0, seed=3)), "a")
     assert _one(better)["verdict"]["local"]["take"] == "c1"
     assert _one(better, decidable_drop=0.02)["verdict"]["local"]["take"] == "c0"
     assert _one(better, decidable_drop=None)["verdict"]["local"]["take"] == "c0"
