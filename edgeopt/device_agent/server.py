@@ -34,7 +34,7 @@ class Server(object):
         self._channel = channel.Channel()
         self._requests = queue.Queue()
         self._answers = collections.OrderedDict()
-        self._folder = tempfile.mkdtemp(prefix="edgeopt-agent-")
+        self._folder = _work_folder()
         self._runner = jobs.Runner(self._folder)
 
     def serve(self):
@@ -101,6 +101,29 @@ class Server(object):
             "runtime": found.get("runtime"),
             "runtime_error": problem,
         }
+
+
+_PREFIX = "edgeopt-agent-"
+
+
+def _work_folder():
+    """A new folder for this agent's files; those of agents that were killed are removed."""
+    place = tempfile.gettempdir()
+    for name in os.listdir(place):
+        pid = name[len(_PREFIX) :].partition("-")[0]
+        if name.startswith(_PREFIX) and pid.isdigit() and not _alive(int(pid)):
+            shutil.rmtree(os.path.join(place, name), ignore_errors=True)
+    return tempfile.mkdtemp(prefix="%s%d-" % (_PREFIX, os.getpid()))
+
+
+def _alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _refused(text, hint):

@@ -272,3 +272,19 @@ def test_settings_are_explicit(pipe: Pipe, job: dict[str, Any]) -> None:
     """An unknown setting is refused: the runtime would swallow it silently."""
     reply = pipe.ask("1", "bench", **{**job, "settings": {**SETTINGS, "treads": 2}})
     assert reply["error"]["code"] == "bad_request"
+
+
+def test_files_of_a_killed_agent_are_swept(place: Path, tmp_path: Path) -> None:
+    """kill -9 leaves a folder behind; the next agent removes it, and its own when it ends."""
+    temporary = {"TMPDIR": str(tmp_path)}
+    first = Pipe(agent_bundle(place), temporary)
+    assert first.ask("1", "hello")["ok"]
+    first.end()
+    left = list(tmp_path.iterdir())
+    assert len(left) == 1
+    second = Pipe(agent_bundle(place), temporary)
+    assert second.ask("1", "hello")["ok"]
+    assert left[0] not in list(tmp_path.iterdir())
+    second.ask("2", "bye")
+    assert wait_for(lambda: list(tmp_path.iterdir()) == [])
+    second.end()
