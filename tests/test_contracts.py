@@ -137,6 +137,5 @@ def test_no_file_names_a_place_on_somebodys_machine():
 
 def test_test_files_have_different_names():
     """Test folders are no packages, so that a name can be imported once only."""
-    names = Counter(file.name for file in (ROOT / "tests").rglob("*.py"))
-    names.pop("conftest.py", None)
+    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
     assert not [name for name, count in names.items() if count > 1]

@@ -1,6 +1,8 @@
 """Every strategy on the shelf takes the shelf's exam; and what is special about each."""
 
 import inspect
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -102,6 +104,42 @@ def test_random_mostly_applies_exact_rewrites():
         sum(a.transform == "toy_rewrite" for a in c.recipe.actions) / 20 for c in strategy.ask(60)
     ]
     assert 0.6 < np.mean(shares) < 0.95
+
+
+PYMOO = """
+import sys
+{before}
+from edgeopt.errors import UsageError
+from edgeopt.plugins import STRATEGIES
+from edgeopt.testing.toy_space import OBJECTIVES, ToyDevice, ToySpace
+space = ToySpace()
+try:
+    strategy = STRATEGIES.load("nsga2")(space, seed=0, objectives=OBJECTIVES)
+    for _ in range(5):
+        strategy.tell(ToyDevice(space).measure(strategy.ask(8)))
+except UsageError as error:
+    sys.exit(str(error))
+"""
+
+
+def _fresh(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+
+
+def test_nsga2_without_pymoo_says_what_to_install():
+    """A base install has no pymoo: loading the file is fine, using it is a message."""
+    done = _fresh(PYMOO.format(before="sys.modules['pymoo'] = None"))
+    assert done.returncode == 1
+    assert "pip install 'edgeopt[search]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nsga2_is_quiet():
+    """pymoo prints about compiled modules; nobody asked."""
+    done = _fresh(PYMOO.format(before=""))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("name", ["random", "nsga2"])
