@@ -75,12 +75,19 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
+class _LeftOut:
+    action: Action
+    position: int
+    rejection: Rejection
+
+
+@dataclass(frozen=True, slots=True)
 class _Progress:
     """A graph after some actions; never mutated once it is kept."""
 
     graph: ir.Model
-    done: tuple[Action, ...]
-    rejected: tuple[tuple[Action, Rejection], ...]
+    done: tuple[Action, ...] = ()
+    rejected: tuple[_LeftOut, ...] = ()
 
 
 class Workshop:
@@ -150,10 +157,11 @@ class Workshop:
         self._collect()
         with _collection_paused():
             progress = self._assembled(ceiling, actions, lenient)
-        made = replace(self.recipe(progress.done), opset=opset_of(self._at(ceiling)))
+        left_out = tuple((one.action, one.rejection) for one in progress.rejected)
         if not progress.done:
-            made = self.recipe()
-        return Built(graph=progress.graph, recipe=made, rejected=progress.rejected)
+            return replace(self.build(self.recipe()), rejected=left_out)
+        made = replace(self.recipe(progress.done), opset=opset_of(self._at(ceiling)))
+        return Built(graph=progress.graph, recipe=made, rejected=left_out)
 
     def verify(self, built: Built) -> None:
         """Prove that the exact actions of a build kept the outputs, on real feeds.
@@ -161,24 +169,13 @@ class Workshop:
         Raises:
             WrongOutputError: They did not; the message names the action that is guilty.
         """
+        if not built.recipe.actions:
+            return
         if self._verifier is None:
             self._verifier = Verifier(self.model, self.evidence, self.feed)
         ceiling = self._ceiling(built.recipe)
         exact = exact_prefix(built.recipe.actions)
         self._verifier.check(exact, lambda some: self._kept(ceiling, some, False).graph)
-
-    def after(self, recipe: Recipe, stage: int) -> ir.Model:
-        """The graph after the actions of a recipe up to a stage; shared, so never mutate it.
-
-        Raises:
-            ActionRejected: An action does not apply.
-        """
-        actions = canonical(recipe.actions)
-        some = tuple(action for action in actions if stage_of(action) <= stage)
-        ceiling = self._ceiling(recipe)
-        if stage > PRUNE_STAGE:
-            return self._assembled(ceiling, some, False).graph
-        return self._kept(ceiling, some, False).graph
 
     def _collect(self) -> None:
         """Free the cycles of graphs that are no longer used, before they hold much memory."""
@@ -215,7 +212,7 @@ class Workshop:
         length = len(actions)
         while length and (ceiling, actions[:length]) not in self._prefixes:
             length -= 1
-        start = _Progress(self._at(ceiling), (), ())
+        start = _Progress(self._at(ceiling))
         if length:
             start = self._prefixes[ceiling, actions[:length]]
             self._prefixes.move_to_end((ceiling, actions[:length]))
@@ -226,7 +223,7 @@ class Workshop:
                 start.graph.graph.sort()
                 self._prefixes[ceiling, actions[:end]] = start
                 # The same graph under the name of what was really done: the recipe that results.
-                self._prefixes[ceiling, start.done] = _Progress(start.graph, start.done, ())
+                self._prefixes[ceiling, start.done] = _Progress(start.graph, start.done)
                 length = end
         while len(self._prefixes) > _PREFIXES_KEPT:
             self._prefixes.popitem(last=False)
@@ -245,9 +242,10 @@ class Workshop:
                 done.append(made)
                 continue
             editor.undo(mark)
+            position = len(done) + len(rejected) + 1
             if not lenient:
-                raise ActionRejected(action, len(done) + 1, made)
-            rejected.append((action, made))
+                raise ActionRejected(action, position, made)
+            rejected.append(_LeftOut(action, position, made))
         return _Progress(editor.model, tuple(done), tuple(rejected))
 
 
@@ -266,8 +264,8 @@ def _collection_paused() -> Generator[None]:
 def _refuse_rejected(progress: _Progress, lenient: bool) -> None:
     """A kept graph may come from a lenient build: what it left out counts in a strict one."""
     if progress.rejected and not lenient:
-        action, rejection = progress.rejected[0]
-        raise ActionRejected(action, len(progress.done) + 1, rejection)
+        first = progress.rejected[0]
+        raise ActionRejected(first.action, first.position, first.rejection)
 
 
 def attempt(editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
