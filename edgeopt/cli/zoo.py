@@ -58,9 +58,17 @@ def _say(text: str) -> None:
 
 
 def _described(entry: "ZooEntry") -> dict[str, Any]:
-    from edgeopt.core import codec
-
-    return codec.encode(entry)
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "task": entry.task,
+        "size_bytes": entry.size_bytes,
+        "licence": entry.licence,
+        "metric": entry.metric.rsplit(":", 1)[-1],
+        "package": entry.source.label if entry.source.package else entry.source.registry,
+        "sha256": entry.source.sha256,
+        "feed_shapes": {name: list(shape) for name, shape in entry.feed_shapes.items()},
+    }
 
 
 def _print_files(files: "ZooFiles", as_json: bool) -> None:

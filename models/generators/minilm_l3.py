@@ -1,9 +1,10 @@
 """Sentences about twelve topics, 32 tokens each: does the embedding know what words mean?
 
-A sentence holds two words of its topic and one stray word of another. The centroids that the
-metric compares with come from sentences over one half of each topic's words, embedded by the
-unmodified network; the samples use the other half only, so that nothing but meaning leads from a
-sample to its centroid. Embedding: mean over the sentence's tokens, then unit length.
+A sentence holds three words of its topic; in some, one is a stray word of another topic. The
+centroids that the metric compares with come from sentences over one half of each topic's words,
+embedded by the unmodified network; the samples use the other half only, so that nothing but
+meaning leads from a sample to its centroid. Embedding: mean over the sentence's tokens, then unit
+length.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from tokenizers import Tokenizer
 
 VERSION = 1
 LENGTH = 32
+STRAY = 0.3
 OUTPUT = "onnx::Shape_422"
 TEMPLATES = (
     "yesterday we talked about the {} and the {} while someone mentioned a {}",
@@ -69,8 +71,9 @@ def _encoded(
     sentences: list[str] = []
     for label in labels:
         other = (int(label) + int(random.integers(1, len(topics)))) % len(topics)
-        words = random.choice(topics[int(label)][half], 2, replace=False).tolist()
-        words.append(str(random.choice(topics[other][half])))
+        words = random.choice(topics[int(label)][half], 3, replace=False).tolist()
+        if random.random() < STRAY:
+            words[2] = str(random.choice(topics[other][half]))
         template = TEMPLATES[int(random.integers(len(TEMPLATES)))]
         sentences.append(template.format(*random.permutation(words).tolist()))
     encoded = tokenizer.encode_batch(sentences)

@@ -44,10 +44,10 @@ def charset(model: Path) -> list[str]:
 def _line(random: np.random.Generator, faces: list[drawing.Font], text: str) -> np.ndarray:
     ink, paper = drawing.contrast(random, 50, 230)
     image = drawing.line(drawing.pick(random, faces), text, ink, paper, int(random.integers(3, 9)))
-    image = drawing.shrink(image, float(random.uniform(1.0, 2.8)))
-    image = drawing.blur(image, float(random.uniform(0.0, 1.3)))
+    image = drawing.shrink(image, float(random.uniform(1.0, 2.7)))
+    image = drawing.blur(image, float(random.uniform(0.0, 1.25)))
     image = drawing.fit(image, SIZE, PADDING)
-    grey = drawing.noisy(image, random, float(random.uniform(0.0, 34.0)))
+    grey = drawing.noisy(image, random, float(random.uniform(0.0, 32.0)))
     used = min(SIZE[0], round(image.width * SIZE[1] / image.height))
     grey[:, used:] = PADDING
     return grey

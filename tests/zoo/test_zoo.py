@@ -152,5 +152,5 @@ def test_the_description_in_the_data_agrees_with_the_manifest(name: str, tmp_pat
         count = len(arrays["label"])
     assert found["metric"] == files.entry.metric
     assert found["kind"] == files.entry.data_kind
-    assert found["preprocess"] == pytest.approx(dict(files.entry.preprocess))
+    assert found["preprocess"] == files.entry.preprocess
     assert count == files.entry.counts["samples"]
