@@ -27,6 +27,9 @@ def import_runtime():
             "install onnxruntime for this Python",
         ) from error
     onnxruntime.set_default_logger_severity(3)
+    if hasattr(onnxruntime, "disable_telemetry_events"):
+        # Nothing about a model leaves the device, and no upload runs beside a timed block.
+        onnxruntime.disable_telemetry_events()
     return onnxruntime
 
 

@@ -280,11 +280,11 @@ def test_files_of_a_killed_agent_are_swept(place: Path, tmp_path: Path) -> None:
     first = Pipe(agent_bundle(place), temporary)
     assert first.ask("1", "hello")["ok"]
     first.end()
-    left = list(tmp_path.iterdir())
+    left = list(tmp_path.glob("edgeopt-agent-*"))
     assert len(left) == 1
     second = Pipe(agent_bundle(place), temporary)
     assert second.ask("1", "hello")["ok"]
-    assert left[0] not in list(tmp_path.iterdir())
+    assert left[0] not in list(tmp_path.glob("edgeopt-agent-*"))
     second.ask("2", "bye")
-    assert wait_for(lambda: list(tmp_path.iterdir()) == [])
+    assert wait_for(lambda: list(tmp_path.glob("edgeopt-agent-*")) == [])
     second.end()
