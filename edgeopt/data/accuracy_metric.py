@@ -39,6 +39,15 @@ class Judges(Protocol):
 
 
 @runtime_checkable
+class Disturbed(Protocol):
+    """A metric of ranks, which can say what noise on the model's numbers would do."""
+
+    def disturbed(self, evidence: Floats, noise: Floats) -> Floats:
+        """Evidence with noise [rows] added, in units of all ranks."""
+        ...
+
+
+@runtime_checkable
 class Suspects(Protocol):
     """A metric that can try out usual mistakes in the labels."""
 

@@ -124,6 +124,24 @@ def test_the_smallest_decidable_drop_of_a_proportion() -> None:
     assert perfect == pytest.approx(1.96**2 / (1000 + 1.96**2), rel=1e-3)
 
 
+def test_ranks_follow_the_baseline_closely() -> None:
+    """An AUC's smallest drop comes from disturbed ranks: more noise is decided, less is not."""
+    generator = np.random.default_rng(6)
+    auc = load_metric("auc")
+    labels = (generator.random(1000) < 0.4).astype(float)
+    base = _scored(auc, np.c_[labels + 0.6 * generator.normal(size=1000), labels])
+    limit = smallest_decidable_drop(auc, base)
+    assert 0 < limit < 1.96 * standard_error(auc, base) / 3
+    drops = []
+    for amount in (0.02, 0.6):
+        noise = amount * generator.normal(size=1000)
+        mine = _scored(auc, np.c_[base.evidence[:, 0] + noise, labels])
+        drops.append(paired_difference(auc, mine, base))
+    assert drops[0].contains(0)
+    assert drops[1].high < 0
+    assert -drops[0].value < limit < -drops[1].value
+
+
 def test_a_drop_of_that_size_is_decided_and_half_of_it_is_not() -> None:
     """At the correlation that the formula assumes (0.5)."""
     count = 2000

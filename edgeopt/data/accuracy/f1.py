@@ -56,11 +56,11 @@ class F1:
 
     def weighted(self, evidence: Floats, weights: Floats) -> Floats:
         """See `Weighted`. A draw in which a class neither occurs nor is said leaves it out."""
-        names = np.unique(evidence)
-        names = names[names >= 0]
-        label, said = (evidence[:, [i]] == names for i in (0, 1))
-        hits = weights @ (label & said).astype(np.float64)
-        seen = weights @ label.astype(np.float64) + weights @ said.astype(np.float64)
+        names, place = np.unique(evidence, return_inverse=True)
+        label, said = place.reshape(evidence.shape).T
+        hits = _by_class(weights * (label == said), label, len(names))
+        seen = _by_class(weights, label, len(names)) + _by_class(weights, said, len(names))
+        hits, seen = hits[:, names >= 0], seen[:, names >= 0]
         known = np.sum(seen > 0, axis=1)
         each = np.divide(2 * hits, seen, out=np.zeros_like(seen), where=seen > 0)
         return np.divide(each.sum(axis=1), known, out=np.full(len(known), np.nan), where=known > 0)
@@ -72,6 +72,14 @@ class F1:
     def chance(self, evidence: Floats) -> float:
         """Guessing classes as often as they occur reaches the mean share of a class."""
         return 1.0 / max(len(np.unique(evidence[:, 0])), 1)
+
+
+def _by_class(weights: Floats, place: npt.NDArray[np.int64], classes: int) -> Floats:
+    """Weights [draws, rows] summed by class [draws, classes]."""
+    found = np.empty((len(weights), classes))
+    for index, row in enumerate(weights):
+        found[index] = np.bincount(place, weights=row, minlength=classes)
+    return found
 
 
 PLUGIN = F1
