@@ -1,6 +1,7 @@
 """Scale and zero point of a range of real values: real = scale * (code - zero)."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ class Scale:
     zero: npt.NDArray[Any]
 
 
+@lru_cache(maxsize=65536)
 def scale_of(found: Range, dtype: str) -> Scale:
     """The finest scale that covers a range and codes 0.0 exactly (padding is made of zeros).
 

@@ -5,6 +5,7 @@ that the integer kernel adds it to its accumulator without a conversion.
 """
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.quantize._scale import Scale
 
 Array = npt.NDArray[Any]
-_KEPT = 1024
+_KEPT = 4096
 _BIAS_LIMIT = 2.0**30
 """Half of int32: room for the products that are added to the bias."""
 
@@ -64,6 +65,8 @@ def quantize_constants(
         return refused
     made = node.outputs[0].name or ""
     coded = _coded(node, action)
+    if not np.all(np.isfinite(coded.scale)):
+        return Rejection(reason="its weight is not finite", nodes=(node.name or "",))
     least = np.abs(bias).max(initial=0.0) / (_BIAS_LIMIT * float(source.scale))
     if np.any(coded.scale < least):
         coded = _widened(node, action, bias, source)
@@ -91,28 +94,34 @@ def quantize_added_bias(
 
 
 def _quantize_bias(editor: Editor, node: ir.Node, index: int, bias: Array, scale: Array) -> None:
-    codes = np.rint(bias.astype(np.float64) / scale.astype(np.float64)).astype(np.int32)
-    zero = np.zeros(scale.shape, np.int32)
-    role = f"{node.outputs[0].name}__bias"
-    _dequantize(editor, node, index, Codes(codes=codes, scale=scale, zero=zero, axis=0), role)
+    def codes() -> Codes:
+        codes = np.rint(bias.astype(np.float64) / scale.astype(np.float64)).astype(np.int32)
+        return Codes(codes=codes, scale=scale, zero=np.zeros(scale.shape, np.int32), axis=0)
+
+    value = node.inputs[index]
+    tensor = None if value is None else value.const_value
+    coded = _remembered((id(tensor), scale.tobytes()), tensor, codes)
+    _dequantize(editor, node, index, coded, f"{node.outputs[0].name}__bias")
 
 
 def _fits(node: ir.Node) -> tuple[Rejection | None, Array]:
     """Why the constants of a node cannot be integers, and its bias flattened, empty if none."""
     nothing = np.zeros(0, np.float32)
     name = (node.name or "",)
-    weight = array_of(node.inputs[1])
+    value = node.inputs[1]
+    weight = None if value is None else ir.convenience.get_const_tensor(value)
     if weight is None:
         return Rejection(reason="its weight is not a plain constant", nodes=name), nothing
-    if weight.dtype != np.float32:
+    if weight.dtype is not ir.DataType.FLOAT:
         return Rejection(reason=f"its weight is {weight.dtype}, not float32", nodes=name), nothing
+    shape = weight.shape.numpy()
     factors = {node.attributes.get_float(key, 1.0) for key in ("alpha", "beta")}
     if node.op_type == "Gemm" and (
-        factors != {1.0} or node.attributes.get_int("transA", 0) or weight.ndim != 2
+        factors != {1.0} or node.attributes.get_int("transA", 0) or len(shape) != 2
     ):
         reason = "integer Gemm has neither factors nor a transposed activation"
         return Rejection(reason=reason, nodes=name), nothing
-    if node.op_type == "MatMul" and weight.ndim != 2:
+    if node.op_type == "MatMul" and len(shape) != 2:
         return Rejection(reason="its weight is not a matrix", nodes=name), nothing
     given = node.inputs[2] if len(node.inputs) > 2 else None
     if given is None:
@@ -120,7 +129,7 @@ def _fits(node: ir.Node) -> tuple[Rejection | None, Array]:
     bias = array_of(given)
     if bias is None:
         return Rejection(reason="its bias is not a plain constant", nodes=name), nothing
-    if bias.size != weight.shape[channel_axis(node)]:
+    if bias.size != shape[channel_axis(node)]:
         return Rejection(reason="its bias is not one value a channel", nodes=name), nothing
     return None, bias.reshape(-1)
 
@@ -130,9 +139,14 @@ def _coded(node: ir.Node, action: Action) -> Codes:
     tensor = None if value is None else value.const_value
     kind = (str(action.get("weight")), action.get("per_channel"), action.get("reduce_range"))
     key = (id(tensor), channel_axis(node), *kind)
+    return _remembered(key, tensor, lambda: _codes(node, action, None))
+
+
+def _remembered(key: tuple[Any, ...], tensor: Any, make: Callable[[], Codes]) -> Codes:
+    """What was made of a tensor before, or is made now; the key holds the tensor's id."""
     held = _known.get(key)
     if held is None or held[0] is not tensor:
-        held = (tensor, _codes(node, action, None))
+        held = (tensor, make())
         _known[key] = held
         if len(_known) > _KEPT:
             _known.popitem(last=False)
@@ -166,10 +180,12 @@ def _widened(node: ir.Node, action: Action, bias: Array, source: Scale) -> Codes
 
 
 def _dequantize(editor: Editor, node: ir.Node, index: int, coded: Codes, role: str) -> None:
+    # Zero points say nothing but their type and length, so that one constant serves all.
+    zero = f"zero_{coded.zero.dtype}_{'x'.join(map(str, coded.zero.shape)) or 'scalar'}"
     values = [
         editor.initializer(f"{role}_quantized", coded.codes),
         editor.initializer(f"{role}_scale", coded.scale),
-        editor.initializer(f"{role}_zero", coded.zero),
+        editor.graph.initializers.get(zero) or editor.initializer(zero, coded.zero),
     ]
     old = node.inputs[index]
     assert old is not None, "the caller found a constant there"
