@@ -30,7 +30,7 @@ def test_a_quiet_run_is_valid() -> None:
     ("changed", "status", "word"),
     [
         ({"cpu_s": 0.030}, "suspect", "starved"),
-        ({"cpu_s": 0.012}, "invalid", "starved"),
+        ({"cpu_s": 0.008}, "invalid", "starved"),
         ({"busy_s": 0.040 * 4.2}, "suspect", "busy"),
         ({"swapped_pages": 500}, "invalid", "swap"),
     ],
