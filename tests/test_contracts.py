@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 
@@ -135,7 +136,12 @@ def test_no_file_names_a_place_on_somebodys_machine():
     assert not found
 
 
-def test_test_files_have_different_names():
-    """Test folders are no packages, so that a name can be imported once only."""
-    names = Counter(file.name for file in (ROOT / "tests").rglob("test_*.py"))
+def test_shared_test_modules_have_different_names():
+    """They are imported by their bare names, from the folders on pytest's path."""
+    path = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    folders = path["tool"]["pytest"]["ini_options"]["pythonpath"]
+    shared = [
+        file.name for folder in folders if folder != "." for file in (ROOT / folder).glob("*.py")
+    ]
+    names = Counter(name for name in shared if not name.startswith(("test_", "conftest")))
     assert not [name for name, count in names.items() if count > 1]
