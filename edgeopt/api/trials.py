@@ -10,7 +10,7 @@ from edgeopt.api.device import Device
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.data import Part
-from edgeopt.core.measurement import Failure, Measurement, Status, Value, Verdict
+from edgeopt.core.measurement import Failure, Measurement, Value, Verdict
 from edgeopt.core.model import Model
 from edgeopt.core.trial import Trial
 from edgeopt.errors import DataError, ModelError, WrongOutputError
@@ -156,8 +156,8 @@ class Bench:
         scored = accuracy.baseline(part) if own else accuracy.evidence(path, part)
         return accuracy.value(scored, part)
 
-    def _judge_shifts(self, found: Measurement) -> Measurement:
-        """Suspect where a shift probe loses beyond the bound; a miss on the test part is flagged.
+    def _judge_shifts(self, found: Measurement) -> Measurement | Failure:
+        """A failure where a shift probe loses beyond the bound; a miss on the test part is flagged.
 
         The test part never selects: its miss is said, and the verdict stays.
         """
@@ -170,10 +170,15 @@ class Bench:
         for key, value in found.values.items():
             for suffix, part in parts.items():
                 base = accuracy.baseline(part).value
-                if key.endswith(suffix) and _beyond(value, base, self.allowed_drop):
-                    loss = f"{key} is {100 * (base - value.value):.1f} points below the given model"
-                    status: Status = "suspect" if suffix != "_test" else "valid"
-                    verdict = verdict & Verdict(status=status, reasons=(loss,))
+                if not key.endswith(suffix) or not _beyond(value, base, self.allowed_drop):
+                    continue
+                loss = (
+                    f"{key} is {100 * (base - value.value):.1f} points below the given model's "
+                    f"{100 * base:.1f} %"
+                )
+                if suffix != "_test":
+                    return Failure(stage="shift", reason=loss)
+                verdict = verdict & Verdict(reasons=(loss,))
         return replace(found, verdict=verdict)
 
 

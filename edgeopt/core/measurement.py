@@ -73,7 +73,8 @@ class Failure:
     """A candidate that cannot be used: a result like any other, told to the strategies.
 
     Args:
-        stage: `build`, `verify`, `load`, `run`, `accuracy`.
+        stage: `build`, `verify`, `load`, `run`, `accuracy`, or `shift` (a shift probe lost too
+            much).
         reason: One sentence a person understands.
     """
 
