@@ -33,7 +33,8 @@ def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, st
         feed: The outputs are compared on it; a conversion that cannot be compared is not taken.
 
     Returns:
-        A new graph and an empty note; or the given one and why it was not raised.
+        A new graph, or the given one where no version works; and a note on why it is not at the
+        ceiling, empty where it is.
     """
     current = graph.opset_imports.get("", 0)
     top = min(ceiling, defs.onnx_opset_version())
@@ -52,7 +53,7 @@ def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, st
             reason = reason or " ".join(str(error).split())[:200]
             continue
         if all(_same(expected[name], found.get(name)) for name in expected):
-            return raised, ""
+            return raised, f"opset raised to {version}, not {top}: {reason}" if reason else ""
         reason = reason or f"at {version} the outputs differ"
     return graph, f"opset stays {current}: {reason}"
 

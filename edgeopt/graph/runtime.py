@@ -231,7 +231,9 @@ def synthetic_feed(graph: ir.Model, *, free: int = 1, seed: int = 0) -> dict[str
     spec = describe(ir.to_proto(graph), Path(), digest="", size_bytes=0)
     feed: dict[str, Array] = {}
     for item in spec.inputs:
-        shape = [size if isinstance(size, int) else free for size in item.shape or ()]
+        if item.shape is None:
+            continue
+        shape = [size if isinstance(size, int) else free for size in item.shape]
         dtype = np.dtype(item.dtype)
         if dtype.kind == "f":
             feed[item.name] = np.asarray(generator.normal(size=shape), dtype)

@@ -58,7 +58,13 @@ def weight_bytes(graph: ir.Model) -> int:
     )
 
 
-def write_model(graph: ir.Model, path: Path, *, external: bool | None = None) -> Model:
+def write_model(
+    graph: ir.Model,
+    path: Path,
+    *,
+    external: bool | None = None,
+    limit_bytes: int = EXTERNAL_ABOVE_BYTES,
+) -> Model:
     """Write the graph to `path`, replacing what is there.
 
     Args:
@@ -66,11 +72,12 @@ def write_model(graph: ir.Model, path: Path, *, external: bool | None = None) ->
         path: Its folder is created where needed.
         external: Whether weights go into a data file beside the model (named after the model
             and the data's digest); None decides by their size.
+        limit_bytes: Weights beyond this go outside where `external` does not decide.
 
     Raises:
         StorageError: The disk is full or the folder cannot be written; nothing is left behind.
     """
-    outside = weight_bytes(graph) > EXTERNAL_ABOVE_BYTES if external is None else external
+    outside = weight_bytes(graph) > limit_bytes if external is None else external
     with _storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         return _write_with_data(graph, path) if outside else _write_whole(graph, path)
