@@ -1,7 +1,8 @@
 """`RunRequest`: everything that `edgeopt run` was asked, checked before anything is started."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from edgeopt.core.objective import DIRECTIONS, Objective
@@ -23,7 +24,7 @@ class RunRequest:
         data, metric: See `subject.open_subject`.
         budget_s: Wall time for searching and for confirming what was found.
         trials: At most so many candidates; None is as many as the time holds.
-        strategy: Runs after `static`, which always comes first.
+        strategy: Runs after `static`, which always comes first; empty is the best one installed.
         families: Which actions may be used.
         objectives: Metric names; accuracy is left out where there is no data.
         max_drop: How much accuracy may be lost.
@@ -44,7 +45,7 @@ class RunRequest:
     metric: str | None = None
     budget_s: float = 1200.0
     trials: int | None = None
-    strategy: str = "nsga2"
+    strategy: str = ""
     families: tuple[str, ...] = FAMILIES
     objectives: tuple[str, ...] = OBJECTIVES
     max_drop: Drop = field(default_factory=lambda: Drop(0.01, "points"))
@@ -65,7 +66,8 @@ class RunRequest:
         Raises:
             UsageError: Which one is not, and what would be.
         """
-        STRATEGIES.load(self.strategy)
+        chosen = self.strategy or best_installed()
+        STRATEGIES.load(chosen)
         _known("action family", self.families, FAMILIES)
         _known("objective", self.objectives, tuple(DIRECTIONS))
         if not self.objectives:
@@ -74,7 +76,7 @@ class RunRequest:
             raise UsageError("--trials must be at least 1", hint="the given model is the first one")
         if self.budget_s <= 0:
             raise UsageError("--budget must be more than nothing", hint="write --budget 20m")
-        return self
+        return replace(self, strategy=chosen)
 
     def objectives_for(self, metric: str, baseline_accuracy: float | None) -> tuple[Objective, ...]:
         """The objectives with their bounds; the accuracy one under the metric's own name."""
@@ -96,6 +98,11 @@ class RunRequest:
                 )
             )
         return tuple(found)
+
+
+def best_installed() -> str:
+    """`nsga2` where pymoo is installed (extra `search`), else `random`."""
+    return "nsga2" if find_spec("pymoo") else "random"
 
 
 def _known(kind: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -101,7 +101,8 @@ def run_request(
     request: RunRequest, *, progress: Progress, stopped: Callable[[], bool], command: str = ""
 ) -> RunResult:
     """Carry a request out: prepare, search, confirm, report."""
-    with _prepared(request.checked(), progress, stopped) as prepared:
+    request = request.checked()
+    with _prepared(request, progress, stopped) as prepared:
         search = prepared.search
         baseline = search.baseline(
             Candidate(recipe=prepared.space.empty(), runtime=prepared.runtime)
@@ -120,7 +121,8 @@ def run_request(
 
 def plan_request(request: RunRequest, *, progress: Progress) -> Mapping[str, Any]:
     """What a run would do, without measuring: `--dry-run`."""
-    with _prepared(request.checked(), progress, _never) as prepared:
+    request = request.checked()
+    with _prepared(request, progress, _never) as prepared:
         choices = prepared.space.choices
         families = Counter(choice.family for choice in choices)
         standard = [label for label, _ in prepared.space.standard()]

@@ -21,7 +21,9 @@ def command(
     metric: options.Metric = None,
     budget: Annotated[str, typer.Option(help="Wall time, such as 20m or 2h.")] = "20m",
     trials: Annotated[int | None, typer.Option(help="At most so many candidates.")] = None,
-    strategy: Annotated[str, typer.Option(help="Search after `static`.")] = "nsga2",
+    strategy: Annotated[
+        str, typer.Option(help="Search after `static`; nsga2 where pymoo is installed.")
+    ] = "",
     actions: Annotated[str, typer.Option(help="Families of actions that may be used.")] = FAMILIES,
     objectives: Annotated[str, typer.Option(help="What is optimised.")] = OBJECTIVES,
     max_drop: Annotated[str, typer.Option(help="Accuracy that may be lost: 1pt or 1%.")] = "1pt",
