@@ -1,11 +1,16 @@
 """From files to data sets: how arrays become feeds, what files say themselves, what is kept."""
 
+import io
 import json
+import tempfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from data_models import FRAMES, IMAGES, TOKENS, model
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 
 from edgeopt.core.data import DataSet
@@ -196,3 +201,35 @@ def test_no_reader_and_no_path_are_said() -> None:
     """A specification that nothing takes."""
     with pytest.raises(DataError, match="no reader"):
         read_data("data.parquet", IMAGES)
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_a_damaged_file_is_refused_or_read_never_a_trace(data: st.DataObject) -> None:
+    """Bytes changed and cut anywhere in the archive."""
+    content = bytearray(_archive())
+    places = data.draw(st.lists(st.integers(0, len(content) - 1), max_size=6))
+    for place in places:
+        content[place] = data.draw(st.integers(0, 255))
+    content = content[: data.draw(st.integers(len(content) // 2, len(content)))]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "damaged.npz"
+        path.write_bytes(content)
+        assert str(path) in _where(path)
+
+
+def _where(path: Path) -> str:
+    """Where the file was refused; the file itself where it was read."""
+    try:
+        read_data(str(path), IMAGES)
+    except DataError as error:
+        return error.where
+    return str(path)
+
+
+@cache
+def _archive() -> bytes:
+    stream = io.BytesIO()
+    small = np.round(_images(12), 1)
+    np.savez(stream, x=small, label=np.arange(12), edgeopt=np.array('{"metric": "top1"}'))
+    return stream.getvalue()

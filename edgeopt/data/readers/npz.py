@@ -3,6 +3,7 @@
 The optional key `edgeopt` is a text holding JSON with the keys of `DataOptions`.
 """
 
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -30,6 +31,19 @@ from edgeopt.errors import DataError
 
 DESCRIPTION = "edgeopt"
 _BESIDE = ("label", "group", DESCRIPTION)
+DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    OSError,
+    ValueError,
+    RuntimeError,  # an encrypted archive, an unknown compression
+    MemoryError,  # a header that claims an array of any size
+    OverflowError,
+    tokenize.TokenError,  # numpy reads its header as Python
+    SyntaxError,
+)
+"""What zipfile and numpy raise for files with some bytes changed; found by changing bytes."""
 
 
 class NpzReader:
@@ -154,7 +168,7 @@ def _arrays(spec: str, only: tuple[str, ...] | None = None) -> dict[str, Array]:
             with opened:
                 names = opened.files if only is None else [n for n in only if n in opened.files]
                 return {name: _array(opened, name, spec) for name in names}
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+    except DAMAGED as error:
         raise _unreadable(path, error) from error
 
 
