@@ -3,7 +3,8 @@
 A rewrite or fuse plug-in says only what is its own: which operators can be the root, whether
 (and why not) the neighbourhood of a root fits, and what to put there. Listing sites and finding
 them again by name is the same for all and lies here. The site of a rule is the name of its
-root's first output.
+root's first output. Roots are nodes of the main graph: bodies of If, Loop and Scan are left alone
+(what they capture keeps its value).
 """
 
 from collections.abc import Callable

@@ -30,6 +30,9 @@ from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, tra
 V = TypeVar("V")
 FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
+_KEPT_BYTES = 512_000_000
+_FEWEST_KEPT = 4
+_LISTS_KEPT = 512
 _STAGE_NAMES = ("rewrite and fuse", "prune", "quantize", "repair")
 
 
@@ -49,7 +52,7 @@ class GraphSpace:
         offer: Decides which actions exist; without data only exact ones do.
         families: Shelves whose transforms may be used.
         runtime: Settings of the standard candidates.
-        kept: Number of built graphs to keep.
+        kept: Number of built graphs to keep; fewer where the model is large.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class GraphSpace:
             family for family in STAGES if family in families
         )
         self._runtime = runtime or RuntimeSettings()
-        self._kept = kept
+        self._kept = min(kept, max(_FEWEST_KEPT, _KEPT_BYTES // workshop.model.size_bytes))
         self._built: OrderedDict[str, Built] = OrderedDict()
         self._legal: OrderedDict[str, tuple[Action, ...]] = OrderedDict()
 
@@ -120,7 +123,7 @@ class GraphSpace:
             )
             decided = {decision(action) for action in recipe.actions if stage_of(action)}
             legal = tuple(action for action in found if decision(action) not in decided)
-            _remember(self._legal, recipe.digest, legal, self._kept)
+            _remember(self._legal, recipe.digest, legal, _LISTS_KEPT)
         return self._legal[recipe.digest]
 
     def then(self, recipe: Recipe, action: Action) -> Recipe | str:
