@@ -17,18 +17,21 @@ from edgeopt.api.accuracy import Accuracy
 from edgeopt.api.device import Device, open_device
 from edgeopt.api.report import complete, keep_context, now, versions
 from edgeopt.api.request import RunRequest
+from edgeopt.api.scarce import cross_fitted
 from edgeopt.api.search import Search, with_pooled_baseline
 from edgeopt.api.subject import Subject, open_subject
 from edgeopt.api.trials import Bench
 from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.data import Feed
+from edgeopt.core.front import front_of
 from edgeopt.core.measurement import Failure
 from edgeopt.core.protocols import Strategy
 from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
 from edgeopt.errors import InconclusiveError
 from edgeopt.graph.inputs import random_feeds
+from edgeopt.graph.normalize import notes as normalization_notes
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.plugins import STRATEGIES
 from edgeopt.report.document import ReportContext, document
@@ -173,6 +176,7 @@ def _finish(
         created=now(),
         report=str(folder / "report.html"),
         interrupted=interrupted,
+        unknown=_remarks(request, prepared, search, trials),
     )
     keep_context(workspace, study, context)
     found = document(study, trials, complete(context, workspace, study, trials))
@@ -186,6 +190,20 @@ def _finish(
         feasible=bool(members),
         interrupted=interrupted,
     )
+
+
+def _remarks(
+    request: RunRequest, prepared: "_Prepared", search: Search, trials: Sequence[Trial]
+) -> tuple[str, ...]:
+    """What model, data and their scarcity leave open, one sentence each."""
+    remarks = list(normalization_notes(prepared.space.workshop.normalized))
+    data, accuracy = prepared.subject.data, prepared.accuracy
+    if data is None or accuracy is None:
+        return (*remarks, "accuracy: no data was given, so only exact actions were searched")
+    front = front_of(trials, search.objectives, prepared.device.name)
+    files = [(trial, search.bench.file_of(trial)) for trial in front.members]
+    kept = [(trial, path) for trial, path in files if path.is_file()]
+    return (*remarks, *data.notes, *cross_fitted(accuracy, kept, request.max_drop))
 
 
 def _peers(space: GraphSpace) -> tuple[str, ...]:

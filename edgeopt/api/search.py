@@ -140,11 +140,7 @@ class Search:
     def _drop_models(self, trials: Sequence[Trial]) -> None:
         """Keep the files of the front; every other model can be built again from its recipe."""
         front = front_of(trials, self.objectives, self.bench.device.name)
-        paths = [
-            self.bench.workspace.model_path(self.study.id, t.candidate.recipe.digest)
-            for t in front.members
-            if not t.candidate.is_baseline
-        ]
+        paths = [self.bench.file_of(t) for t in front.members if not t.candidate.is_baseline]
         self.bench.workspace.keep_models(self.study.id, paths)
 
 

@@ -9,7 +9,7 @@ from edgeopt.core.data import DataSet
 from edgeopt.core.model import Model
 from edgeopt.core.protocols import AccuracyMetric
 from edgeopt.data.accuracy_metric import load_metric
-from edgeopt.data.read import DataOptions, declared, read_data
+from edgeopt.data.read import DataOptions, read_data
 from edgeopt.errors import ModelError, UsageError
 from edgeopt.graph.read import read_model
 
@@ -76,12 +76,12 @@ def open_subject(
         return Subject(name=name, model=opened, data=None, metric_name="", metric=None)
     options = DataOptions(seed=seed)
     samples = read_data(spec, opened, options)
-    chosen = metric or declared(spec).get("metric") or ("top1" if samples.labelled else "agreement")
+    chosen = metric or samples.metric or ("top1" if samples.labelled else "agreement")
     return Subject(
         name=name,
         model=opened,
         data=samples,
-        metric_name=str(chosen),
-        metric=load_metric(str(chosen), samples.metric_options),
+        metric_name=chosen,
+        metric=load_metric(chosen, samples.metric_options),
         data_spec=spec if spec.startswith("python:") else str(Path(spec).resolve()),
     )

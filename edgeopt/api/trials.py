@@ -107,6 +107,12 @@ class Bench:
         host_s = time.monotonic() - start - outcome.device_s
         return replace(trial, outcome=result, device_s=outcome.device_s, host_s=host_s)
 
+    def file_of(self, trial: Trial) -> Path:
+        """Where a trial's model lies while it is kept; the user's own file for the baseline."""
+        if trial.candidate.is_baseline:
+            return self.model.path
+        return self.workspace.model_path(self.study, trial.candidate.recipe.digest)
+
     def build(self, candidate: Candidate) -> tuple[Built, Model] | Failure:
         """The candidate's graph and file, verified; the user's own file for the empty recipe."""
         try:
