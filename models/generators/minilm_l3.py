@@ -15,7 +15,7 @@ import numpy as np
 import onnxruntime
 from tokenizers import Tokenizer
 
-VERSION = 1
+VERSION = 2
 LENGTH = 32
 STRAY = 0.3
 OUTPUT = "onnx::Shape_422"

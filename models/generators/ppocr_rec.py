@@ -13,7 +13,7 @@ import onnx
 
 from . import drawing
 
-VERSION = 1
+VERSION = 2
 SIZE = (320, 48)
 PADDING = 127
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 
 from . import drawing
 
-VERSION = 1
+VERSION = 2
 SIDE = 224
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import speech
 
-VERSION = 1
+VERSION = 2
 
 
 def make(

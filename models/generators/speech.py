@@ -23,7 +23,7 @@ def recordings(
     """Noisy signals float32 [frames * 512] and labels int64 [frames]: 1 where speech prevails.
 
     Each holds one piece of speech with a pause before and after; no two share any speech. Noise
-    (pink, white or hum with harmonics) lies 0 to 14 dB below the speech.
+    (pink, white or hum with harmonics) lies 4 to 18 dB below the speech.
     """
     random = np.random.default_rng(seed)
     frames = counts["frames"]
@@ -107,7 +107,7 @@ def _recording(
     signal[start : start + len(speech)] = speech * fade
     truth[start : start + len(speech)] = label
     noise = _noise(random, len(signal))
-    decibels = random.uniform(0, 14)
+    decibels = random.uniform(4, 18)
     noise *= np.sqrt(power / np.mean(noise**2) / 10 ** (decibels / 10))
     mixed = (signal + noise) * random.uniform(0.3, 1.0)
     mixed /= max(1.0, float(np.abs(mixed).max()))
