@@ -195,7 +195,8 @@ def _behind_convolutions(graph: ir.Graph) -> set[ir.Node]:
     """MaxPools with no convolution after them.
 
     The runtime has a fast integer MaxPool in the layout of its integer convolutions only; where
-    none follows it may run the other one, which is 40 times slower than float.
+    none follows it may run the other one, about 20 times slower than float (3.9 ms against 0.20
+    on the stem of a ResNet).
     """
     pools = [node for node in graph if node.op_type == "MaxPool"]
     if not pools:
