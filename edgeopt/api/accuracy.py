@@ -23,6 +23,8 @@ from edgeopt.errors import DataError
 from edgeopt.graph.runtime import Session
 
 Run = Callable[[Feed], Mapping[str, npt.NDArray[Any]]]
+PROBE_SAMPLES = 512
+"""A probe looks for a collapse, not for tenths of a point: so many samples tell."""
 
 
 class Accuracy:
@@ -44,17 +46,28 @@ class Accuracy:
         self._settings = settings
         self._model = subject.model.path
         self._session: Session | None = None
-        self._baseline: dict[str, Scored] = {}
+        self._scores: dict[tuple[str, str], Scored] = {}
+        self.probes = tuple(probe.take(PROBE_SAMPLES) for probe in self.data.probes)
 
     def baseline(self, part: Part) -> Scored:
         """Evidence of the user's own file on a part."""
-        if part.name not in self._baseline:
-            self._baseline[part.name] = self._scored(part, self._run_baseline)
-        return self._baseline[part.name]
+        return self._once("", part, lambda: self._run_baseline)
 
-    def evidence(self, model: Path, part: Part) -> Scored:
-        """Evidence of a built model on a part."""
-        return self._scored(part, Session(model, self._settings).run)
+    def evidence(self, model: Path, part: Part, digest: str) -> Scored:
+        """Evidence of a built model on a part; the same bytes are scored once.
+
+        Args:
+            model: The file.
+            part: Which samples.
+            digest: Of the file.
+        """
+        return self._once(digest, part, lambda: Session(model, self._settings).run)
+
+    def _once(self, digest: str, part: Part, runner: Callable[[], Run]) -> Scored:
+        key = digest, part.name
+        if key not in self._scores:
+            self._scores[key] = self._scored(part, runner())
+        return self._scores[key]
 
     def value(self, scored: Scored, part: Part) -> Value:
         """The metric with its interval: the baseline's value plus the paired difference."""

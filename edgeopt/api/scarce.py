@@ -28,8 +28,11 @@ def cross_fitted(
         return ()
     ordered = sorted(members, key=lambda member: _latency(member[0]))
     scored = [
-        (accuracy.evidence(path, data.search), accuracy.evidence(path, data.test))
-        for _, path in ordered
+        (
+            accuracy.evidence(path, data.search, trial.model_digest),
+            accuracy.evidence(path, data.test, trial.model_digest),
+        )
+        for trial, path in ordered
     ]
     base = accuracy.baseline(data.search), accuracy.baseline(data.test)
     scored.append(base)

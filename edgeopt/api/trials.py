@@ -98,7 +98,7 @@ class Bench:
         if isinstance(outcome, Failure):
             return replace(trial, outcome=outcome, host_s=time.monotonic() - start)
         found = self._measurement(outcome, built)
-        scored = self._score(file.path, candidate, complete=complete)
+        scored = self._score(file, candidate, complete=complete)
         result: Measurement | Failure = (
             scored if isinstance(scored, Failure) else _with_values(found, scored)
         )
@@ -139,7 +139,7 @@ class Bench:
         )
 
     def _score(
-        self, path: Path, candidate: Candidate, *, complete: bool
+        self, file: Model, candidate: Candidate, *, complete: bool
     ) -> Mapping[str, Value] | Failure:
         if self.accuracy is None:
             return {}
@@ -148,18 +148,18 @@ class Bench:
         parts: list[tuple[str, Part]] = [(name, data.search)]
         if complete:
             parts.append((f"{name}_test", data.test))
-            parts += [(f"{name}@{probe.name}", probe) for probe in data.probes]
+            parts += [(f"{name}@{probe.name}", probe) for probe in self.accuracy.probes]
         try:
-            return {key: self._value(path, part, candidate) for key, part in parts}
+            return {key: self._value(file, part, candidate) for key, part in parts}
         except (RuntimeFailure, DataError) as error:
             return Failure(stage="accuracy", reason=error.what)
 
-    def _value(self, path: Path, part: Part, candidate: Candidate) -> Value:
+    def _value(self, file: Model, part: Part, candidate: Candidate) -> Value:
         accuracy = self.accuracy
         if accuracy is None:
             raise ValueError("accuracy needs data")
         own = candidate.is_baseline
-        scored = accuracy.baseline(part) if own else accuracy.evidence(path, part)
+        scored = accuracy.baseline(part) if own else accuracy.evidence(file.path, part, file.digest)
         return accuracy.value(scored, part)
 
     def _judge_shifts(self, found: Measurement) -> Measurement | Failure:
@@ -170,7 +170,7 @@ class Bench:
         accuracy = self.accuracy
         if accuracy is None:
             return found
-        parts = {f"@{probe.name}": probe for probe in accuracy.data.probes}
+        parts = {f"@{probe.name}": probe for probe in accuracy.probes}
         parts["_test"] = accuracy.data.test
         verdict = found.verdict
         for key, value in found.values.items():
