@@ -82,9 +82,9 @@ def macs_of(node: ir.Node, shapes: Shapes) -> int:
 
 
 def value_bytes(value: ir.Value, shapes: Shapes) -> int:
-    """Size of a value; unknown types count 4 bytes an element, unknown shapes nothing."""
+    """Size of a value; unknown types count 4 bytes an element, unknown shapes and strings none."""
     shape = shapes.get(value.name or "")
-    if shape is None:
+    if shape is None or value.dtype == ir.DataType.STRING:
         return 0
     return math.ceil(math.prod(shape) * (value.dtype.itemsize if value.dtype else 4))
 

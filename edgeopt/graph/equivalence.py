@@ -10,6 +10,7 @@ they tie within twice their tolerance.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 import onnx_ir as ir
@@ -27,6 +28,7 @@ FLOOR = 2e-5
 
 _OFF = RuntimeSettings(optimization="off")
 _ON = RuntimeSettings(optimization="all")
+_ITEM = " item "
 Values = Mapping[str, Array]
 
 
@@ -86,9 +88,10 @@ class Reference:
         outputs = tuple(value.name or "" for value in graph.graph.outputs)
         operands = [name for found in jumps.values() for jump in found for name in jump.operands]
         names = list(dict.fromkeys([*outputs, *operands]))
-        off = tuple(observe(graph, names, feeds, settings=_OFF))
+        off = tuple(map(_flat, observe(graph, names, feeds, settings=_OFF)))
         if tolerance is None:
-            tolerance = _tolerance(off, tuple(observe(graph, names, feeds, settings=_ON)))
+            on = tuple(map(_flat, observe(graph, names, feeds, settings=_ON)))
+            tolerance = _tolerance(off, on)
         return Reference(
             feeds=tuple(feeds), expected=off, jumps=jumps, outputs=outputs, tolerance=tolerance
         )
@@ -105,18 +108,22 @@ class Reference:
             return _unequal(missing[0], f"the output {missing[0]!r} is gone")
         made = {v.name for node in candidate.graph for v in node.outputs}
         known = made | {v.name for v in candidate.graph.inputs}
-        names = [name for name in self.expected[0] if name in known or name in have]
+        operands = [o for found in self.jumps.values() for jump in found for o in jump.operands]
+        names = [name for name in (*self.outputs, *operands) if name in known or name in have]
         worst = Difference(ok=True, worst=0.0)
         found = observe(candidate, names, self.feeds, settings=_ON)
         for expected, values in zip(self.expected, found, strict=True):
-            worst = max((worst, self._compare(expected, values)), key=lambda d: (not d.ok, d.worst))
+            found_now = self._compare(expected, _flat(values))
+            worst = max((worst, found_now), key=lambda d: (not d.ok, d.worst))
             if not worst.ok:
                 break
         return worst
 
     def _compare(self, expected: Values, found: Values) -> Difference:
-        results: list[Difference] = []
-        for name in self.outputs:
+        results = [Difference(ok=True, worst=0.0)]
+        for name in (name for name in expected if name.split(_ITEM)[0] in self.outputs):
+            if name not in found:
+                return _unequal(name, f"{name!r} is missing from the candidate's outputs")
             jumps = self.jumps.get(name, ())
             for operand in (operand for jump in jumps for operand in jump.operands):
                 if operand in found:
@@ -195,6 +202,19 @@ def compare(
         RuntimeFailure: One of them does not load or run.
     """
     return Reference.of(reference, feeds, tolerance).compare(candidate)
+
+
+def _flat(values: Mapping[str, Any]) -> dict[str, Array]:
+    """Arrays by name; the items of a sequence by name and number, nothing for an empty optional."""
+    flat: dict[str, Array] = {}
+    for name, value in values.items():
+        if isinstance(value, list):
+            items = cast("list[Array]", value)
+            flat[name] = np.array(len(items))
+            flat |= {f"{name}{_ITEM}{index}": item for index, item in enumerate(items)}
+        elif value is not None:
+            flat[name] = np.asarray(value)
+    return flat
 
 
 def _tolerance(off: Sequence[Values], on: Sequence[Values]) -> Tolerance:

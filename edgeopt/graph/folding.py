@@ -113,10 +113,11 @@ def fold_constants(graph: ir.Model) -> int:
         return 0
     folded = 0
     for node in found:
-        output, array = node.outputs[0], arrays[node.outputs[0].name or ""]
+        output = node.outputs[0]
+        array = arrays.get(output.name or "")
         inputs = dict.fromkeys(value for value in node.inputs if value is not None)
         # A predecessor that was left alone makes this node no constant any more.
-        if any(value.const_value is None for value in inputs):
+        if array is None or any(value.const_value is None for value in inputs):
             continue
         freed = sum(_bytes(v) for v in inputs if {user for user, _ in v.uses()} == {node})
         if array.nbytes <= freed + GROWTH_BYTES:
@@ -163,7 +164,7 @@ def _widens(node: ir.Node) -> bool:
 
 
 def _evaluate(graph: ir.Model, nodes: list[ir.Node]) -> dict[str, Array]:
-    """Values of all these nodes' outputs by name, computed as one model."""
+    """Arrays of all these nodes' outputs by name, computed as one model."""
     made = {node.outputs[0] for node in nodes}
     needed = {v for node in nodes for v in node.inputs if v is not None and v not in made}
     tensors = [ir.to_proto(v.const_value) for v in needed if v.const_value is not None]
@@ -177,4 +178,5 @@ def _evaluate(graph: ir.Model, nodes: list[ir.Node]) -> dict[str, Array]:
     opset = helper.make_opsetid("", graph.opset_imports[""])
     model = helper.make_model(body, opset_imports=[opset], ir_version=max(graph.ir_version, 8))
     session = Session(model.SerializeToString(), RuntimeSettings(optimization="off"))
-    return session.run({})
+    # A sequence or an optional has no array.
+    return {name: value for name, value in session.run({}).items() if hasattr(value, "nbytes")}

@@ -1,20 +1,17 @@
 """Raise a graph's operator set where the standard's converter can and the runtime agrees."""
 
-import numpy as np
 import onnx_ir as ir
 from onnx import defs, version_converter
 
-from edgeopt.core.candidate import RuntimeSettings
-from edgeopt.core.data import Array, Feed
+from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
-from edgeopt.graph.runtime import RuntimeFailure, Session
+from edgeopt.graph.equivalence import Reference
+from edgeopt.graph.runtime import RuntimeFailure
 from edgeopt.graph.shapes import skeleton
-from edgeopt.graph.write import to_bytes
 
 STEPS = (21, 20, 19, 18, 17, 16, 15, 14, 13)
 """Versions worth trying below the ceiling, best first."""
 
-_RELATIVE = 1e-4
 # After version 13 these only gained types, or inputs and attributes with neutral defaults.
 _ONLY_TYPES = frozenset(
     (
@@ -41,20 +38,20 @@ def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, st
     if not current or current >= top:
         return graph, ""
     try:
-        expected = _outputs(to_bytes(graph), feed)
+        reference = Reference.of(graph, [feed])
     except RuntimeFailure as error:
         return graph, f"opset stays {current}: no inputs at hand to compare with ({error.what})"
     reason = ""
     for version in dict.fromkeys([top, *(step for step in STEPS if current < step < top)]):
         try:
             raised = _converted(graph, version)
-            found = _outputs(to_bytes(raised), feed)
-        except (ModelError, RuntimeError, ValueError) as error:
+            difference = reference.compare(raised)
+        except (ModelError, RuntimeError, ValueError, version_converter.ConvertError) as error:
             reason = reason or " ".join(str(error).split())[:200]
             continue
-        if all(_same(expected[name], found.get(name)) for name in expected):
+        if difference.ok:
             return raised, f"opset raised to {version}, not {top}: {reason}" if reason else ""
-        reason = reason or f"at {version} the outputs differ"
+        reason = reason or difference.reason
     return graph, f"opset stays {current}: {reason}"
 
 
@@ -108,17 +105,3 @@ def _refuse_changed(graph: ir.Model, version: int) -> None:
                 raise ModelError(
                     f"{node.op_type} inside a subgraph changes between {current} and {version}"
                 )
-
-
-def _outputs(model: bytes, feed: Feed) -> dict[str, Array]:
-    return Session(model, RuntimeSettings(optimization="off")).run(feed)
-
-
-def _same(expected: Array, found: Array | None) -> bool:
-    if found is None or expected.shape != found.shape or expected.dtype != found.dtype:
-        return False
-    if expected.dtype.kind != "f":
-        return bool(np.array_equal(expected, found))
-    scale = float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected)))
-    close = np.isclose(found, expected, rtol=0, atol=_RELATIVE * scale + 1e-12, equal_nan=True)
-    return bool(np.all(close))

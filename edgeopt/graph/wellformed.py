@@ -7,6 +7,7 @@ which of the two a reader means cannot be known.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
 import onnx
@@ -74,6 +75,11 @@ def _nested(nodes: Sequence[onnx.NodeProto]) -> Iterable[Sequence[onnx.NodeProto
         yield from _nested(graph.node)
 
 
+@cache
+def _standard_domains() -> frozenset[str]:
+    return frozenset(schema.domain for schema in defs.get_all_schemas_with_history())
+
+
 def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
@@ -90,8 +96,7 @@ def _check_operator(
     if (domain, node.op_type) in functions or domain in RUNTIME_DOMAINS:
         return
     label = _label(node)
-    known = domain in {"", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview.training"}
-    if not known:
+    if domain not in _standard_domains():
         if custom_ops:
             return
         raise ModelError(

@@ -20,7 +20,16 @@ from edgeopt.core.data import Feed
 
 OPSET = 17
 Dimensions = Sequence[int | str | None]
-_DTYPES = {"float32": 1, "uint8": 2, "int8": 3, "int32": 6, "int64": 7, "bool": 9, "float16": 10}
+_DTYPES = {
+    "float32": 1,
+    "uint8": 2,
+    "int8": 3,
+    "int32": 6,
+    "int64": 7,
+    "string": 8,
+    "bool": 9,
+    "float16": 10,
+}
 
 
 class Builder:

@@ -193,3 +193,20 @@ def test_a_candidate_that_does_not_run_is_a_failure() -> None:
     model.graph.node[0].op_type = "Relux"
     with pytest.raises(RuntimeFailure):
         reference.compare(graphs.as_graph(model))
+
+
+def test_sequences_are_compared_item_by_item() -> None:
+    """Outputs that are lists of arrays: equal to themselves, and not to other items."""
+
+    def model(first: str, second: str) -> ir.Model:
+        b = Builder()
+        b.node("Neg", ["x"], "n")
+        b.node("SequenceConstruct", [first, second], "y")
+        made = b.model([("x", "float32", ("N",))], [("y", "float32", ("N",))])
+        elem = onnx.helper.make_tensor_type_proto(1, ("N",))
+        made.graph.output[0].type.CopyFrom(onnx.helper.make_sequence_type_proto(elem))
+        return graphs.as_graph(made)
+
+    feeds = [{"x": np.arange(1, 4, dtype=np.float32)}]
+    assert compare(model("x", "n"), model("x", "n"), feeds).ok
+    assert "item 0" in compare(model("x", "n"), model("n", "x"), feeds).where

@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
 from edgeopt.graph.check import check
+from edgeopt.graph.cost import static_cost
 from edgeopt.graph.equivalence import compare
 from edgeopt.graph.normalize import normalize, notes
 from edgeopt.graph.runtime import Session
@@ -349,3 +350,17 @@ def test_an_unsorted_graph_is_normalised(tmp_path: Path) -> None:
     model.graph.node.extend(nodes)
     found = normalize(graphs.as_graph(model))
     assert next(iter(found.graph)).outputs[0].name == "stem"
+
+
+def test_strings_pass_through() -> None:
+    """A model of strings is normalised, costed and compared like any other."""
+    b = Builder()
+    b.constant("suffix", np.array(["!"], dtype=object))
+    b.node("StringConcat", ["x", "suffix"], "y")
+    model = b.model([("x", "string", ("N",))], [("y", "string", ("N",))], opset=20)
+    graph = graphs.as_graph(model)
+    feed = {"x": np.array(["a", "b"], dtype=object)}
+    found = normalize(graph, feed=feed)
+    assert run(found, feed)["y"].tolist() == ["a!", "b!"]
+    assert compare(graph, found, [feed]).ok
+    assert static_cost(found)["activation_bytes"] == 0
