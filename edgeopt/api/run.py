@@ -107,6 +107,7 @@ def run_request(
     request = request.checked()
     with _prepared(request, progress, stopped) as prepared:
         search = prepared.search
+        ensure_folder(_report_folder(request, search.study))
         baseline = search.baseline(
             Candidate(recipe=prepared.space.empty(), runtime=prepared.runtime)
         )
@@ -117,8 +118,8 @@ def run_request(
                 hint="see `edgeopt doctor`; nothing can be compared without it",
             )
         search = with_pooled_baseline(search, baseline)
-        told = search.explore(prepared.strategies)
-        trials = search.confirm(told)
+        search.explore(prepared.strategies)
+        trials = search.confirm()
         return _finish(request, prepared, search, trials, command, interrupted=stopped())
 
 
@@ -162,7 +163,7 @@ def _finish(
 ) -> RunResult:
     """Say what was found, in every format."""
     study, workspace = search.study, search.bench.workspace
-    folder = request.out or Path("reports") / study.id
+    folder = _report_folder(request, study)
     accuracy, data = prepared.accuracy, prepared.subject.data
     parts = () if data is None else (data.calibration, data.search, data.test)
     context = ReportContext(
@@ -180,7 +181,6 @@ def _finish(
     )
     keep_context(workspace, study, context)
     found = document(study, trials, complete(context, workspace, study, trials))
-    ensure_folder(folder)
     write_report(found, folder)
     members = found["fronts"][prepared.device.name]
     return RunResult(
@@ -190,6 +190,10 @@ def _finish(
         feasible=bool(members),
         interrupted=interrupted,
     )
+
+
+def _report_folder(request: RunRequest, study: Study) -> Path:
+    return request.out or Path("reports") / study.id
 
 
 def _remarks(

@@ -67,37 +67,45 @@ class Search:
             trial = self._one("static", candidate, NORMAL, "baseline", complete=True)
         return trial
 
-    def explore(self, strategies: Sequence[tuple[str, Strategy]]) -> list[Trial]:
+    def explore(self, strategies: Sequence[tuple[str, Strategy]]) -> None:
         """Ask the strategies in turn until trials, time or ideas run out."""
-        told: list[Trial] = []
+        told = 0
         for name, strategy in strategies:
             for batch in _batches(strategy):
-                room = len(batch) if self.trials is None else self.trials - len(told)
+                room = len(batch) if self.trials is None else self.trials - told
                 found = list(self._measure(name, strategy, batch[:room]))
-                told += found
+                told += len(found)
                 for _, other in strategies:
                     other.tell(found)
-                self._drop_models(told)
+                self._drop_models()
                 if len(found) < len(batch):
-                    return told
-        return told
+                    return
 
-    def confirm(self, told: Sequence[Trial]) -> list[Trial]:
-        """Measure the front again under the stronger protocol until it holds only such trials.
+    def confirm(self) -> list[Trial]:
+        """Measure the front again under the stronger protocol; returns all trials of the study.
 
-        The best of many noisy candidates is optimistic; what is reported is the new measurement.
+        Repeats until every member of the front was measured so, as far as the time goes: the
+        best of many noisy candidates is optimistic, and what is reported is the new measurement.
+        The fastest come first: slow ones take longest and are wanted least.
         """
-        trials = list(told)
-        while not self.stopped():
-            front = front_of(trials, self.objectives, self.bench.device.name)
-            open_ = [t for t in _by_interest(front) if t.protocol != NORMAL.name]
-            if not open_ or self._left() <= 0:
+        trials = self._all()
+        while not self.stopped() and self._left() > 0:
+            open_ = [t for t in self._front(trials).members if t.protocol != NORMAL.name]
+            if not open_:
                 break
-            trials.append(
-                self._one("confirm", open_[0].candidate, NORMAL, open_[0].label, complete=True)
-            )
-            self._drop_models(trials)
+            self._one("confirm", open_[0].candidate, NORMAL, open_[0].label, complete=True)
+            trials = self._all()
+        self._drop_models()
+        for trial in self._front(trials).members:
+            if not self.bench.file_of(trial).is_file():
+                self.bench.build(trial.candidate)
         return trials
+
+    def _all(self) -> list[Trial]:
+        return list(self.store.trials(self.study.id))
+
+    def _front(self, trials: Sequence[Trial]) -> Front:
+        return front_of(trials, self.objectives, self.bench.device.name)
 
     def _measure(
         self, name: str, strategy: Strategy, batch: Sequence[Candidate]
@@ -137,10 +145,10 @@ class Search:
     def _left(self) -> float:
         return self.budget_s - (time.monotonic() - self._start)
 
-    def _drop_models(self, trials: Sequence[Trial]) -> None:
+    def _drop_models(self) -> None:
         """Keep the files of the front; every other model can be built again from its recipe."""
-        front = front_of(trials, self.objectives, self.bench.device.name)
-        paths = [self.bench.file_of(t) for t in front.members if not t.candidate.is_baseline]
+        members = self._front(self._all()).members
+        paths = [self.bench.file_of(trial) for trial in members if not trial.candidate.is_baseline]
         self.bench.workspace.keep_models(self.study.id, paths)
 
 
@@ -160,18 +168,6 @@ def with_pooled_baseline(search: Search, baseline: Trial) -> Search:
     latency = baseline.value("latency")
     pooled = None if latency is None else latency.value
     return replace(search, bench=replace(search.bench, baseline_latency_s=pooled))
-
-
-def _by_interest(front: Front) -> list[Trial]:
-    """Members in the order in which a reader would want them confirmed.
-
-    The best of each objective first, then the others by the first objective.
-    """
-    if not front.members:
-        return []
-    costs = front.costs()
-    best = [front.members[int(index)] for index in costs.argmin(axis=0)]
-    return list({trial.number: trial for trial in (*best, *front.members)}.values())
 
 
 def _line(trial: Trial, left_s: float) -> str:

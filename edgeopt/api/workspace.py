@@ -32,7 +32,7 @@ class Workspace:
         Raises:
             StorageError: The folder cannot be written, or its store is damaged.
         """
-        place = folder or Path(os.environ.get("EDGEOPT_STORE", DEFAULT))
+        place = (folder or Path(os.environ.get("EDGEOPT_STORE", DEFAULT))).absolute()
         ensure_folder(place)
         return Workspace(
             folder=place,

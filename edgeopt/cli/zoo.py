@@ -88,7 +88,9 @@ def _print_table(rows: "list[tuple[ZooEntry, bool]]") -> None:
 
     table = Table(box=None, pad_edge=False)
     for title in ("name", "task", "size", "licence", "metric", "fetched"):
-        table.add_column(title, justify="right" if title == "size" else "left", overflow="fold")
+        table.add_column(
+            title, justify="right" if title == "size" else "left", no_wrap=title != "task"
+        )
     for entry, fetched in rows:
         size = format_bytes(entry.size_bytes)
         metric = entry.metric.rsplit(":", 1)[-1]

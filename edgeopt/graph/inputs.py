@@ -37,7 +37,7 @@ def _shape(spec: TensorSpec, given: tuple[int, ...] | None) -> tuple[int, ...]:
     if spec.shape is None or not all(_known(size) for size in sizes):
         raise UsageError(
             f"input {spec.name!r} has free axes: {list(spec.shape or ('?',))}",
-            hint=f"say which shape to measure with: --shape {spec.name}=1x3x224x224, or give --data",
+            hint=f"say which to measure with: --shape {spec.name}=1x3x224x224, or give --data",
         )
     return tuple(int(size) for size in sizes if size is not None)
 

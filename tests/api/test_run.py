@@ -33,7 +33,7 @@ def study(tmp_path_factory) -> tuple[Path, dict]:
             "--data",
             str(DATA),
             "--trials",
-            "18",
+            "16",
             "--max-drop",
             "3pt",
             "--out",
@@ -99,7 +99,7 @@ def test_the_same_command_measures_nothing_again(study, edgeopt):
     folder, document = study
     before = _numbers(folder)
     done = edgeopt(
-        "run", MODEL, "--data", DATA, "--trials", "18", "--max-drop", "3pt", "--json", cwd=folder
+        "run", MODEL, "--data", DATA, "--trials", "16", "--max-drop", "3pt", "--json", cwd=folder
     )
     assert done.code == 0, done.err
     assert _numbers(folder) == before
@@ -196,7 +196,7 @@ def test_report_again_in_every_format(study, edgeopt):
 
 def test_a_model_without_data_gets_exact_actions_only(edgeopt):
     """No data: no accuracy, no quantization, and the report says what is not known."""
-    done = edgeopt("run", MODEL, "--trials", "8", "--budget", "3m", "--json")
+    done = edgeopt("run", MODEL, "--trials", "6", "--budget", "3m", "--json")
     assert done.code == 0, done.err
     document = json.loads(done.out)
     for candidate in document["candidates"]["local"]:
@@ -212,12 +212,12 @@ def _numbers(folder: Path) -> list[tuple[int, str, str]]:
 
 
 def test_killed_at_any_moment_it_goes_on(tmp_path):
-    """kill -9 ten times, then the same command: nothing is measured twice, nothing is lost."""
+    """kill -9 at random moments, then the same command: nothing twice, nothing lost."""
     command = [sys.executable, "-m", "edgeopt", "run", str(MODEL), "--data", str(DATA)]
-    command += ["--trials", "14", "--strategy", "random", "--json"]
+    command += ["--trials", "10", "--strategy", "random", "--json"]
     moments = random.Random(7)
     seen: set[tuple[int, str, str]] = set()
-    for _ in range(10):
+    for _ in range(5):
         process = subprocess.Popen(
             command,
             cwd=tmp_path,
@@ -225,7 +225,7 @@ def test_killed_at_any_moment_it_goes_on(tmp_path):
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        time.sleep(moments.uniform(0.5, 9.0))
+        time.sleep(moments.uniform(2.0, 14.0))
         process.send_signal(signal.SIGKILL)
         process.wait()
         if list((tmp_path / ".edgeopt").glob("*.sqlite*")):

@@ -155,7 +155,7 @@ BAD_DATA = {
     "wrong name": (_renamed, _input_name),
     "wrong shape": (_wrong_shape, "shape"),
     "lengths": (_shorter_labels, "label"),
-    "chance": (_shuffled_labels, "chance"),
+    "chance": (_shuffled_labels, "guess"),
 }
 
 
