@@ -160,8 +160,11 @@ def verdict(
 
 
 def _as_fast_and_more_accurate(best: Point, others: Sequence[Point], quality: str) -> Point:
-    """Among those that cannot be told from the fastest, the most accurate."""
-    close = [p for p in others if p is best or p["id"] in best["ties"]]
+    """Among those that are as fast even at the slow end of their interval, the most accurate.
+
+    A wide interval ties with everything and is no reason to give speed away.
+    """
+    close = [p for p in others if p is best or _not_slower(p, best)]
     return max(close, key=lambda p: (amount(p, quality) or 0.0, p is best))
 
 

@@ -14,9 +14,12 @@ import numpy as np
 import onnx
 import pytest
 
+import edgeopt
 from tests.conftest import DIGITS
 
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "digits.npz"
+RUN = ["run", str(MODEL), "--data", str(DATA), "--trials", "16", "--max-drop", "3pt", "--json"]
+RUN += ["--objectives", "latency,accuracy,size", "--out", "report"]
 
 
 @pytest.fixture(scope="module")
@@ -24,22 +27,7 @@ def study(tmp_path_factory) -> tuple[Path, dict]:
     """One finished run, shared by the tests of this file."""
     folder = tmp_path_factory.mktemp("study")
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "edgeopt",
-            "run",
-            str(MODEL),
-            "--data",
-            str(DATA),
-            "--trials",
-            "16",
-            "--max-drop",
-            "3pt",
-            "--out",
-            "report",
-            "--json",
-        ],
+        [sys.executable, "-m", "edgeopt", *RUN],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -98,9 +86,7 @@ def test_the_same_command_measures_nothing_again(study, edgeopt):
     """Every trial is in the store; the second run only reports."""
     folder, document = study
     before = _numbers(folder)
-    done = edgeopt(
-        "run", MODEL, "--data", DATA, "--trials", "16", "--max-drop", "3pt", "--json", cwd=folder
-    )
+    done = edgeopt(*RUN, cwd=folder)
     assert done.code == 0, done.err
     assert _numbers(folder) == before
     again = json.loads(done.out)
@@ -194,14 +180,17 @@ def test_report_again_in_every_format(study, edgeopt):
     assert again["fronts"] == document["fronts"]
 
 
-def test_a_model_without_data_gets_exact_actions_only(edgeopt):
-    """No data: no accuracy, no quantization, and the report says what is not known."""
-    done = edgeopt("run", MODEL, "--trials", "6", "--budget", "3m", "--json")
-    assert done.code == 0, done.err
-    document = json.loads(done.out)
-    for candidate in document["candidates"]["local"]:
+def test_a_model_without_data_gets_exact_actions_only(tmp_path, monkeypatch):
+    """From Python, without data: no accuracy, no quantization, and it says what is not known."""
+    monkeypatch.chdir(tmp_path)
+    lines: list[str] = []
+    result = edgeopt.run(MODEL, trials=4, budget="3m", progress=lines.append)
+    assert len(lines) >= 4
+    assert result.front["local"]
+    for candidate in result.document["candidates"]["local"]:
         assert "accuracy" not in candidate["metrics"]
         assert not any("static_qdq" in line for line in candidate["recipe"])
+    assert any("no data" in sentence for sentence in result.document["unknown"]["local"])
 
 
 def _numbers(folder: Path) -> list[tuple[int, str, str]]:
@@ -214,10 +203,10 @@ def _numbers(folder: Path) -> list[tuple[int, str, str]]:
 def test_killed_at_any_moment_it_goes_on(tmp_path):
     """kill -9 at random moments, then the same command: nothing twice, nothing lost."""
     command = [sys.executable, "-m", "edgeopt", "run", str(MODEL), "--data", str(DATA)]
-    command += ["--trials", "10", "--strategy", "random", "--json"]
+    command += ["--trials", "8", "--strategy", "random", "--json"]
     moments = random.Random(7)
     seen: set[tuple[int, str, str]] = set()
-    for _ in range(5):
+    for _ in range(4):
         process = subprocess.Popen(
             command,
             cwd=tmp_path,

@@ -334,3 +334,13 @@ def test_a_context_has_defaults_for_everything() -> None:
     """The least that is known still makes a document."""
     made = document(study(), [_given()], ReportContext())
     assert list(breaches(made, SCHEMA, SCHEMA)) == []
+
+
+def test_a_wide_interval_is_no_reason_to_give_speed_away() -> None:
+    """The more accurate one ties with the fastest only because little is known of its speed."""
+    fast = measurement(0.7, 500_000, 0.935, taken=samples(0.7, seed=1))
+    wide = measurement(0.88, 400_000, 0.944, taken=samples(0.88, spread=0.25, seed=5))
+    made = _one(trial(1, fast, "a"), trial(2, wide, "b"))
+    interval = next(p for p in made["candidates"]["local"] if p["id"] == "c2")["ratio"]
+    assert interval["high"] > 0.7 * 1.1
+    assert made["verdict"]["local"]["take"] == "c1"
