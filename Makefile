@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DEMO_OUT ?= reports/demo
-DEMO_TRIALS ?= 24
+DEMO_BUDGET ?= 5m
 # Runtimes and BLAS never guess their number of threads in tests: what they find differs by machine.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
@@ -24,7 +24,7 @@ setup: $(VENV)/.installed ## create the environment
 
 demo: setup ## fetch a real model, optimize it on this machine, say where the report is
 	$(BIN)/edgeopt zoo get ppocr-cls
-	$(BIN)/edgeopt run ppocr-cls --device local --trials $(DEMO_TRIALS) --out $(DEMO_OUT)
+	$(BIN)/edgeopt run ppocr-cls --device local --budget $(DEMO_BUDGET) --out $(DEMO_OUT)
 	@echo "The report is $(DEMO_OUT)/report.html"
 
 check: setup ## format, lint, types, import contracts
@@ -33,12 +33,17 @@ check: setup ## format, lint, types, import contracts
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-test: check ## everything: check, then all tests
-	$(BIN)/python -m pytest
+test: check ## check, one fetched model, and all tests that need no fetching
+	$(BIN)/python -m pytest -m zoo -k "ppocr-cls"
+	$(BIN)/python -m pytest -m "not zoo"
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+zoo-check: setup ## every model of the zoo on its own data (fetches 130 MB)
+	$(BIN)/python -m pytest -m zoo
+	$(BIN)/python models/check.py
 
 benchmarks: setup ## reproduce the figures that the documentation claims
 	$(BIN)/python benchmarks/build.py
