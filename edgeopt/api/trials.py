@@ -183,9 +183,18 @@ class Bench:
                     f"{100 * base:.1f} %"
                 )
                 if suffix != "_test":
-                    return Failure(stage="shift", reason=loss)
+                    return Failure(stage="shift", reason=f"{loss}{_speed(found)}")
                 verdict = verdict & Verdict(reasons=(loss,))
         return replace(found, verdict=verdict)
+
+
+def _speed(found: Measurement) -> str:
+    """What a refused candidate would have brought, for a reader who can mend the shift."""
+    latency = found.values.get("latency")
+    if latency is None or latency.samples is None or not latency.samples.baseline:
+        return ""
+    ratio = latency.samples.ratio
+    return f" (time ratio {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}])"
 
 
 def _beyond(value: Value, baseline: float, allowed: Drop) -> bool:

@@ -16,6 +16,7 @@ PERCENTILE_SAMPLES = {"p90": 64, "p99": 662}
 """Samples below which a percentile has no defensible bound at 99 % confidence: the early-stopping
 rule of MLPerf Inference (loadgen), with one sample allowed beyond the bound."""
 EXAMPLES = 3
+INVALID = "invalid measurement"
 
 
 class Known(Protocol):
@@ -54,20 +55,25 @@ class Evidence:
 
 
 def failures(trials: Sequence[Trial]) -> list[dict[str, Any]]:
-    """Failed trials by stage, the most frequent first; invalid measurements are one more stage."""
+    """Failed trials by stage, the most frequent first, but what tells most before what tells least.
+
+    A candidate that only a shift refused tells a user most. Invalid measurements are one more
+    stage, the last: they say something about the machine, not about the candidate.
+    """
     found: dict[str, list[dict[str, str]]] = {}
     for trial in trials:
         outcome = trial.outcome
         if isinstance(outcome, Failure):
             stage, reason = outcome.stage, outcome.reason
         elif outcome.verdict.status == "invalid":
-            stage, reason = "invalid measurement", "; ".join(outcome.verdict.reasons)
+            stage, reason = INVALID, "; ".join(outcome.verdict.reasons)
         else:
             continue
         found.setdefault(stage, []).append(
             {"id": identity(trial), "device": trial.device, "label": trial.label, "reason": reason}
         )
-    ordered = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
+    rank = {"shift": 0, INVALID: 2}
+    ordered = sorted(found.items(), key=lambda i: (rank.get(i[0], 1), -len(i[1]), i[0]))
     return [
         {"stage": stage, "count": len(each), "examples": each[:EXAMPLES]} for stage, each in ordered
     ]

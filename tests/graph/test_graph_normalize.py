@@ -66,7 +66,7 @@ def test_random_networks_compute_the_same(model: onnx.ModelProto) -> None:
     feeds = graphs.random_feeds(model, 2)
     graph = graphs.as_graph(model)
     found = normalize(graph, feed=feeds[0])
-    assert "Identity" not in operators(found)[:-2]
+    assert operators(found).count("Identity") <= len(model.graph.output)
     difference = compare(graph, found, feeds)
     assert difference.ok, difference.reason
 
