@@ -22,6 +22,9 @@ from edgeopt.measure.runner import Outcome, measure
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop
 from edgeopt.units import Drop
 
+MUCH_SLOWER = 2.0
+FEW_SAMPLES = 64
+
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
@@ -98,7 +101,7 @@ class Bench:
         if isinstance(outcome, Failure):
             return replace(trial, outcome=outcome, host_s=time.monotonic() - start)
         found = self._measurement(outcome, built)
-        scored = self._score(file, candidate, complete=complete)
+        scored = self._score(file, candidate, outcome, complete=complete)
         result: Measurement | Failure = (
             scored if isinstance(scored, Failure) else _with_values(found, scored)
         )
@@ -139,8 +142,13 @@ class Bench:
         )
 
     def _score(
-        self, file: Model, candidate: Candidate, *, complete: bool
+        self, file: Model, candidate: Candidate, outcome: Outcome, *, complete: bool
     ) -> Mapping[str, Value] | Failure:
+        """Accuracy on the search part; all parts where it is complete.
+
+        What was just shown to be much slower is scored on the first samples only, else the usual
+        ways in vain (dynamic int8 of a CNN takes ten times as long) use up the time of a search.
+        """
         if self.accuracy is None:
             return {}
         data = self.accuracy.data
@@ -150,17 +158,24 @@ class Bench:
             parts.append((f"{name}_test", data.test))
             parts += [(f"{name}@{probe.name}", probe) for probe in self.accuracy.probes]
         try:
+            if not complete and _much_slower(outcome.values.get("latency")):
+                few = data.search.take(FEW_SAMPLES)
+                return {name: self._value(file, few, candidate, whole=data.search)}
             return {key: self._value(file, part, candidate) for key, part in parts}
         except (RuntimeFailure, DataError) as error:
             return Failure(stage="accuracy", reason=error.what)
 
-    def _value(self, file: Model, part: Part, candidate: Candidate) -> Value:
+    def _value(
+        self, file: Model, part: Part, candidate: Candidate, whole: Part | None = None
+    ) -> Value:
         accuracy = self.accuracy
         if accuracy is None:
             raise ValueError("accuracy needs data")
         own = candidate.is_baseline
         scored = accuracy.baseline(part) if own else accuracy.evidence(file.path, part, file.digest)
-        return accuracy.value(scored, part)
+        return accuracy.value(
+            scored, part, None if whole is None or len(whole) == len(part) else whole
+        )
 
     def _judge_shifts(self, found: Measurement) -> Measurement | Failure:
         """A failure where a shift probe loses beyond the bound; a miss on the test part is flagged.
@@ -186,6 +201,17 @@ class Bench:
                     return Failure(stage="shift", reason=f"{loss}{_speed(found)}")
                 verdict = verdict & Verdict(reasons=(loss,))
         return replace(found, verdict=verdict)
+
+
+def much_slower(trial: Trial) -> bool:
+    """Whether a trial was shown to take at least twice the baseline's time."""
+    return _much_slower(trial.value("latency"))
+
+
+def _much_slower(latency: Value | None) -> bool:
+    if latency is None or latency.samples is None or not latency.samples.baseline:
+        return False
+    return latency.samples.ratio.low > MUCH_SLOWER
 
 
 def _speed(found: Measurement) -> str:
