@@ -74,14 +74,21 @@ def reopen(study: Study, workspace: Workspace) -> Reopened:
     )
 
 
-def workshop_for(subject: Subject, workspace: Workspace, opset_ceiling: int) -> Workshop:
-    """A workshop over a subject, with its calibration data behind it."""
+def workshop_for(
+    subject: Subject, workspace: Workspace, opset_ceiling: int, feed: Feed | None = None
+) -> Workshop:
+    """A workshop over a subject, with its calibration data behind it.
+
+    Args:
+        feed: Stands in for free dimensions where there is no data.
+    """
     data = subject.data
+    part, state = (None, None) if data is None else (data.calibration, data.state)
     return Workshop(
         subject.model,
-        evidence=Statistics(None if data is None else data.calibration, workspace.artifacts),
+        evidence=Statistics(part, workspace.artifacts, state=state),
         opset_ceiling=opset_ceiling,
-        feed=None if data is None else data.calibration.feeds[0],
+        feed=feed if data is None else data.calibration.feeds[0],
         data_digest="" if data is None else data.digest,
     )
 

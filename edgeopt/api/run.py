@@ -15,10 +15,11 @@ from typing import Any
 
 from edgeopt.api.accuracy import Accuracy
 from edgeopt.api.device import Device, open_device
+from edgeopt.api.reopen import workshop_for
 from edgeopt.api.report import complete, keep_context, now, versions
 from edgeopt.api.request import RunRequest
 from edgeopt.api.scarce import cross_fitted
-from edgeopt.api.search import Search, with_pooled_baseline
+from edgeopt.api.search import CONFIRM_SHARE, Search, with_pooled_baseline
 from edgeopt.api.subject import Subject, open_subject
 from edgeopt.api.trials import Bench
 from edgeopt.api.workspace import Workspace, ensure_folder
@@ -33,15 +34,15 @@ from edgeopt.errors import InconclusiveError
 from edgeopt.graph.inputs import random_feeds
 from edgeopt.graph.normalize import notes as normalization_notes
 from edgeopt.measure.feeds import write_feeds
+from edgeopt.measure.plan import QUICK
 from edgeopt.plugins import STRATEGIES
 from edgeopt.report.document import ReportContext, document
 from edgeopt.report.files import write_report
 from edgeopt.report.terminal import terminal
 from edgeopt.transforms.base import Offer
-from edgeopt.transforms.calibration.statistics import Statistics
-from edgeopt.transforms.replay import Workshop, transform_of
+from edgeopt.transforms.replay import transform_of
 from edgeopt.transforms.space import GraphSpace
-from edgeopt.units import parse_drop, parse_duration_s
+from edgeopt.units import format_seconds, parse_drop, parse_duration_s
 
 Progress = Callable[[str], None]
 FEEDS = 8
@@ -108,6 +109,9 @@ def run_request(
     with _prepared(request, progress, stopped) as prepared:
         search = prepared.search
         ensure_folder(_report_folder(request, search.study))
+        if request.fresh:
+            search.store.forget(search.study.id)
+        search.store.save_study(search.study)
         baseline = search.baseline(
             Candidate(recipe=prepared.space.empty(), runtime=prepared.runtime)
         )
@@ -118,9 +122,19 @@ def run_request(
                 hint="see `edgeopt doctor`; nothing can be compared without it",
             )
         search = with_pooled_baseline(search, baseline)
+        progress(_room(search, prepared.accuracy))
         search.explore(prepared.strategies)
         trials = search.confirm()
         return _finish(request, prepared, search, trials, command, interrupted=stopped())
+
+
+def _room(search: Search, accuracy: Accuracy | None) -> str:
+    """How many candidates as fast as the given model the time will hold."""
+    latency_s = search.bench.baseline_latency_s or 0.0
+    samples = 0 if accuracy is None else len(accuracy.data.search)
+    each_s = QUICK.estimate_s(latency_s, latency_s) + samples * latency_s
+    count = int(search.budget_s * (1 - CONFIRM_SHARE) / each_s)
+    return f"about {count} candidates will fit, {format_seconds(each_s)} each"
 
 
 def plan_request(request: RunRequest, *, progress: Progress) -> Mapping[str, Any]:
@@ -275,15 +289,8 @@ def _space(
     request: RunRequest, subject: Subject, workspace: Workspace, device: Device
 ) -> GraphSpace:
     data = subject.data
-    evidence = Statistics(None if data is None else data.calibration, workspace.artifacts)
-    feeds = _feeds(request, subject)
-    workshop = Workshop(
-        subject.model,
-        evidence=evidence,
-        opset_ceiling=device.profile.opset_ceiling,
-        feed=feeds[0],
-        data_digest="" if data is None else data.digest,
-    )
+    feed = _feeds(request, subject)[0]
+    workshop = workshop_for(subject, workspace, device.profile.opset_ceiling, feed)
     offer = Offer(profile=device.profile, data=data is not None, contrib=request.contrib)
     runtime = RuntimeSettings(threads=request.threads)
     return GraphSpace(workshop, offer, families=request.families, runtime=runtime)
@@ -332,9 +339,6 @@ def _search(
             "opset_ceiling": str(device.profile.opset_ceiling),
         },
     )
-    if request.fresh:
-        workspace.trials.forget(study.id)
-    workspace.trials.save_study(study)
     feeds = workspace.folder / "feeds" / f"{study.id}.npz"
     ensure_folder(feeds.parent)
     write_feeds(_feeds(request, subject), feeds)
