@@ -46,7 +46,7 @@ class Accuracy:
         self._settings = settings
         self._model = subject.model.path
         self._session: Session | None = None
-        self._scores: dict[tuple[str, str, int], Scored] = {}
+        self._scores: dict[tuple[str, str], Scored] = {}
         self.probes = tuple(probe.take(PROBE_SAMPLES) for probe in self.data.probes)
 
     def baseline(self, part: Part) -> Scored:
@@ -64,37 +64,27 @@ class Accuracy:
         return self._once(digest, part, lambda: Session(model, self._settings).run)
 
     def _once(self, digest: str, part: Part, runner: Callable[[], Run]) -> Scored:
-        key = digest, part.name, len(part)
+        key = digest, part.name
         if key not in self._scores:
             self._scores[key] = self._scored(part, runner())
         return self._scores[key]
 
-    def value(self, scored: Scored, part: Part, whole: Part | None = None) -> Value:
-        """The metric with its interval: the baseline's value plus the paired difference.
-
-        Args:
-            scored: Evidence on `part`.
-            part: What was scored.
-            whole: What `part` is the beginning of, where only that was scored: the difference is
-                then seen on `part`, and the baseline's value is that of the whole.
-        """
+    def value(self, scored: Scored, part: Part) -> Value:
+        """The metric with its interval: the baseline's value plus the paired difference."""
         base = self.baseline(part)
-        level = base if whole is None else self.baseline(whole)
-        counted = (
-            f"{len(part)} samples" if whole is None else f"{len(part)} of {len(whole)} samples"
-        )
         if scored is base:
-            return Value(value=base.value, unit="1", note=f"{counted}, host outputs")
+            return Value(value=base.value, unit="1", note=f"{len(part)} samples, host outputs")
         difference = paired_difference(self.metric, scored, base)
         lost, won = lost_and_won(scored, base)
-        centre = level.value + scored.value - base.value
         return Value(
-            value=centre,
+            value=scored.value,
             unit="1",
             interval=Interval(
-                value=centre, low=level.value + difference.low, high=level.value + difference.high
+                value=scored.value,
+                low=base.value + difference.low,
+                high=base.value + difference.high,
             ),
-            note=f"{counted}, {lost} lost, {won} won, host outputs",
+            note=f"{len(part)} samples, {lost} lost, {won} won, host outputs",
             flips=(lost, won),
         )
 

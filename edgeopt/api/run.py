@@ -352,6 +352,7 @@ def _search(
         accuracy=accuracy,
         baseline_runtime=runtime,
         allowed_drop=request.max_drop,
+        skip_slow=bool(objectives) and objectives[0].metric == "latency",
     )
     return Search(
         study=study,

@@ -23,7 +23,7 @@ from edgeopt.transforms.replay import ActionRejected, Built, Workshop
 from edgeopt.units import Drop
 
 MUCH_SLOWER = 2.0
-FEW_SAMPLES = 64
+NOT_SCORED = "not scored: shown to take at least twice the given model's time"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class Bench:
         accuracy: None without data.
         baseline_runtime: Settings of the baseline beside every candidate.
         allowed_drop: How much accuracy may be lost, on the shift probes too.
+        skip_slow: Whether what was shown to be twice as slow is not scored. The usual ways in vain
+            (dynamic int8 of a CNN takes ten times as long) would use up the time of a search.
         baseline_latency_s: Pooled baseline; None until it was measured.
     """
 
@@ -51,6 +53,7 @@ class Bench:
     accuracy: Accuracy | None
     baseline_runtime: RuntimeSettings
     allowed_drop: Drop
+    skip_slow: bool = True
     baseline_latency_s: float | None = None
 
     def trial(
@@ -101,14 +104,27 @@ class Bench:
         if isinstance(outcome, Failure):
             return replace(trial, outcome=outcome, host_s=time.monotonic() - start)
         found = self._measurement(outcome, built)
-        scored = self._score(file, candidate, outcome, complete=complete)
+        if self.skip_slow and not complete and _much_slower(outcome):
+            absent = {**found.absent, self._accuracy_name: NOT_SCORED}
+            return self._timed(trial, replace(found, absent=absent), start, outcome.device_s)
+        scored = self._score(file, candidate, complete=complete)
         result: Measurement | Failure = (
             scored if isinstance(scored, Failure) else _with_values(found, scored)
         )
         if complete and isinstance(result, Measurement):
             result = self._judge_shifts(result)
-        host_s = time.monotonic() - start - outcome.device_s
-        return replace(trial, outcome=result, device_s=outcome.device_s, host_s=host_s)
+        return self._timed(trial, result, start, outcome.device_s)
+
+    def _timed(
+        self, trial: Trial, outcome: Measurement | Failure, start: float, device_s: float
+    ) -> Trial:
+        host_s = time.monotonic() - start - device_s
+        return replace(trial, outcome=outcome, device_s=device_s, host_s=host_s)
+
+    @property
+    def _accuracy_name(self) -> str:
+        agreement = self.accuracy is not None and self.accuracy.name == "agreement"
+        return "agreement" if agreement else "accuracy"
 
     def file_of(self, trial: Trial) -> Path:
         """Where a trial's model lies while it is kept; the user's own file for the baseline."""
@@ -142,40 +158,27 @@ class Bench:
         )
 
     def _score(
-        self, file: Model, candidate: Candidate, outcome: Outcome, *, complete: bool
+        self, file: Model, candidate: Candidate, *, complete: bool
     ) -> Mapping[str, Value] | Failure:
-        """Accuracy on the search part; all parts where it is complete.
-
-        What was just shown to be much slower is scored on the first samples only, else the usual
-        ways in vain (dynamic int8 of a CNN takes ten times as long) use up the time of a search.
-        """
         if self.accuracy is None:
             return {}
-        data = self.accuracy.data
-        name = "agreement" if self.accuracy.name == "agreement" else "accuracy"
+        data, name = self.accuracy.data, self._accuracy_name
         parts: list[tuple[str, Part]] = [(name, data.search)]
         if complete:
             parts.append((f"{name}_test", data.test))
             parts += [(f"{name}@{probe.name}", probe) for probe in self.accuracy.probes]
         try:
-            if not complete and _much_slower(outcome.values.get("latency")):
-                few = data.search.take(FEW_SAMPLES)
-                return {name: self._value(file, few, candidate, whole=data.search)}
             return {key: self._value(file, part, candidate) for key, part in parts}
         except (RuntimeFailure, DataError) as error:
             return Failure(stage="accuracy", reason=error.what)
 
-    def _value(
-        self, file: Model, part: Part, candidate: Candidate, whole: Part | None = None
-    ) -> Value:
+    def _value(self, file: Model, part: Part, candidate: Candidate) -> Value:
         accuracy = self.accuracy
         if accuracy is None:
             raise ValueError("accuracy needs data")
         own = candidate.is_baseline
         scored = accuracy.baseline(part) if own else accuracy.evidence(file.path, part, file.digest)
-        return accuracy.value(
-            scored, part, None if whole is None or len(whole) == len(part) else whole
-        )
+        return accuracy.value(scored, part)
 
     def _judge_shifts(self, found: Measurement) -> Measurement | Failure:
         """A failure where a shift probe loses beyond the bound; a miss on the test part is flagged.
@@ -203,12 +206,9 @@ class Bench:
         return replace(found, verdict=verdict)
 
 
-def much_slower(trial: Trial) -> bool:
-    """Whether a trial was shown to take at least twice the baseline's time."""
-    return _much_slower(trial.value("latency"))
-
-
-def _much_slower(latency: Value | None) -> bool:
+def _much_slower(outcome: Outcome) -> bool:
+    """Whether it was shown to take at least twice the baseline's time."""
+    latency = outcome.values.get("latency")
     if latency is None or latency.samples is None or not latency.samples.baseline:
         return False
     return latency.samples.ratio.low > MUCH_SLOWER
