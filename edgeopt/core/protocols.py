@@ -119,6 +119,10 @@ class Target(Protocol):
         """One job: sent, waited for, answered. See `device_agent` for the verbs."""
         ...
 
+    def fetch(self, place: str) -> Path:
+        """A file that a reply names, made available on this host; gone when the target closes."""
+        ...
+
     def close(self) -> None:
         """End the agent. Closing twice is allowed."""
         ...

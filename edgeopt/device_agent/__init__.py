@@ -22,5 +22,5 @@ profile    model, feeds, settings, runs: nodes as the runtime built them, with t
 infer      model, feeds, settings, state, groups: outputs, the path of an npz
 bye        ends the agent
 
-A verb is one entry in `verbs.VERBS`; a sensor will be one file in a folder `sensors`.
+A verb is one line in `catalogue.MODULES` and a function; a sensor one file in the folder `sensors`.
 """

@@ -1,5 +1,6 @@
 """The child: takes one job from stdin, does it, answers on stdout, ends."""
 
+import importlib
 import json
 import os
 import signal
@@ -7,6 +8,7 @@ import sys
 import threading
 import traceback
 
+import catalogue
 import channel
 from failures import JobError
 
@@ -63,7 +65,7 @@ def run():
 def _result(verb, job):
     try:
         job.phase("import")
-        return dict(_verbs()[verb](job), ok=True)
+        return dict(_function(verb)(job), ok=True)
     except JobError as error:
         return {"ok": False, "error": error.reply(job.current)}
     except MemoryError:
@@ -75,13 +77,13 @@ def _result(verb, job):
         return {"ok": False, "error": JobError("crash", text).reply(job.current)}
 
 
-def _verbs():
+def _function(verb):
     try:
-        import verbs
+        module = importlib.import_module(catalogue.MODULES[verb])
     except ImportError as error:
         text = "the agent's Python lacks what it needs: %s" % error
         raise JobError("runtime_missing", text, "install numpy and onnxruntime") from error
-    return verbs.VERBS
+    return getattr(module, verb)
 
 
 def _watch_stdin():

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 
+import catalogue
 import channel
 import jobs
 import machine
@@ -24,7 +25,7 @@ from failures import JobError
 PROTOCOL = 1
 _REMEMBERED = 64
 _HERE = ("hello", "probe")
-_VERBS = ("hello", "probe", "footprint", "bench", "profile", "infer", "bye")
+_VERBS = _HERE + tuple(v for v in catalogue.MODULES if v not in catalogue.INTERNAL) + ("bye",)
 
 
 class Server(object):

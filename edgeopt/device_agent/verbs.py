@@ -220,12 +220,3 @@ def infer(job):
 
 def _model(job, name):
     return os.path.abspath(job.get(name, str))
-
-
-VERBS = {
-    "runtime": runtime,
-    "footprint": footprint,
-    "bench": bench,
-    "profile": profile,
-    "infer": infer,
-}

@@ -58,13 +58,17 @@ class RecordingTarget:
         self._known[place] = digests.of_file(path)
         return place
 
+    def fetch(self, place: str) -> Path:
+        """The device's file, as the target brings it."""
+        return self._target.fetch(place)
+
     def request(self, verb: str, *, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:
         """One job, written down with its reply."""
         reply = self._target.request(verb, deadline_s=deadline_s, **arguments)
         kept = {key: value for key, value in reply.items() if key != "id"}
         for key in _RETURNED_FILES:
             if key in kept:
-                kept[key] = self._keep(Path(kept[key]))
+                kept[key] = self._keep(self._target.fetch(kept[key]))
         sent = _named_by_content(arguments, self._known)
         self._write({"verb": verb, "arguments": sent, "reply": kept})
         return reply
@@ -135,6 +139,10 @@ class ReplayTarget:
     def put(self, path: Path) -> str:
         """The file's digest: what stands in the recording for it."""
         return digests.of_file(path)
+
+    def fetch(self, place: str) -> Path:
+        """The recorded file."""
+        return Path(place)
 
     def request(self, verb: str, *, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:
         """The recorded reply of an equal request; a deadline plays no part.

@@ -1,0 +1,13 @@
+"""Which verb is a function of that name in which module. A new verb is one line here.
+
+Nothing is imported: the server lists the names without numpy, the child loads the one module.
+"""
+
+MODULES = {
+    "runtime": "verbs",
+    "footprint": "verbs",
+    "bench": "verbs",
+    "profile": "verbs",
+    "infer": "verbs",
+}
+INTERNAL = ("runtime",)
