@@ -80,7 +80,19 @@ TRANSFORMS = (REWRITE, FUSE, PRUNE, QUANTIZE, REPAIR)
 READERS = Shelf("edgeopt.data.readers", "data reader")
 ACCURACY = Shelf("edgeopt.data.accuracy", "accuracy metric")
 STRATEGIES = Shelf("edgeopt.search.strategies", "search strategy")
-TARGETS = Shelf("edgeopt.targets", "target", beside=("bundle", "profiles"))
+TARGETS = Shelf(
+    "edgeopt.targets",
+    "target",
+    beside=(
+        "bundle",
+        "profiles",
+        "devices",
+        "device_tables",
+        "device_store",
+        "ssh_hosts",
+        "runtimes",
+    ),
+)
 SHELVES = {
     "rewrite": REWRITE,
     "fuse": FUSE,
