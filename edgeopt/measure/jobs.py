@@ -1,0 +1,98 @@
+"""One job on a device: asked while the host is quiet, timed, and its refusal told as what it is."""
+
+import time
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Any
+
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.measurement import Failure
+from edgeopt.core.protocols import Target
+from edgeopt.errors import DeviceError, EdgeOptError, ModelError
+
+_OF_THE_CANDIDATE = frozenset({"load_failed", "run_failed", "crash", "oom", "timeout"})
+_WORDS = {
+    "load_failed": "the runtime does not load it",
+    "run_failed": "the runtime does not run it",
+    "crash": "the runtime crashed",
+    "oom": "it does not fit into memory",
+    "timeout": "it took too long",
+}
+
+
+class CandidateError(Exception):
+    """Carries the failure of a candidate out of a sequence of jobs."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.reason)
+        self.failure = failure
+
+
+@dataclass(slots=True)
+class Device:
+    """A target with a clock, and refusals turned into what they are.
+
+    Args:
+        target: An open device.
+        quiet: Held while the device works.
+        deadline_s: Of a job that says none.
+        spent_s: Seconds that the device was busy so far.
+    """
+
+    target: Target
+    quiet: AbstractContextManager[Any]
+    deadline_s: float
+    spent_s: float = field(default=0.0)
+
+    def ask(self, verb: str, *, deadline_s: float | None = None, **arguments: Any) -> Any:
+        """One job while the host is quiet; its reply.
+
+        Raises:
+            CandidateError: The candidate cannot be used.
+            ModelError: The baseline cannot be used.
+            DeviceError: The device cannot do what was asked.
+        """
+        limit = self.deadline_s if deadline_s is None else deadline_s
+        with self.quiet:
+            start = time.monotonic()
+            try:
+                reply = self.target.request(verb, deadline_s=limit, **arguments)
+            finally:
+                self.spent_s += time.monotonic() - start
+        if reply["ok"]:
+            return reply
+        raise _refusal(reply["error"], self.target.name, verb)
+
+
+def settings_of(settings: RuntimeSettings) -> dict[str, Any]:
+    """Runtime settings as the agent takes them."""
+    found: dict[str, Any] = {
+        "provider": settings.provider,
+        "threads": settings.threads,
+        "spinning": settings.spinning,
+        "optimization": settings.optimization,
+        "options": dict(settings.options),
+    }
+    return found
+
+
+def _refusal(error: Mapping[str, str], device: str, verb: str) -> Exception:
+    code, phase = error["code"], error.get("phase", "")
+    if code == "bad_request":
+        return EdgeOptError(f"the agent refused {verb}: {error['text']}", where=device)
+    blameless = phase in {"start", "import"} and code not in {"oom"}
+    if code not in _OF_THE_CANDIDATE or blameless:
+        return DeviceError(error["text"], where=device, hint=error["hint"])
+    reason = f"{_WORDS[code]} ({phase or verb}): {error['text']}"
+    if phase.endswith("baseline"):
+        return ModelError(
+            f"the baseline cannot be measured: {reason}",
+            where=device,
+            hint=error["hint"] or "check that the given model runs on this device",
+        )
+    return CandidateError(Failure(stage=_stage(phase), reason=reason))
+
+
+def _stage(phase: str) -> str:
+    return "run" if phase.startswith("run") else "load"
