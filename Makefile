@@ -9,7 +9,7 @@ DEMO_BUDGET ?= 5m
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test check format benchmarks wheel clean
+.PHONY: help setup demo lab lab-test test check format benchmarks wheel clean
 
 help: ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,9 +33,15 @@ check: setup ## format, lint, types, import contracts
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 
-test: check ## check, one fetched model, and all tests that need no fetching
+lab: setup ## fetch a real sshd and an arm64 userland into .lab (Debian; tests skip what it lacks)
+	$(BIN)/python tests/lab/fetch.py
+
+lab-test: lab ## all lab tests, the slow ones too
+	$(BIN)/python -m pytest -m lab -rs
+
+test: check lab ## check, one fetched model, and all tests that need no fetching
 	$(BIN)/python -m pytest -m zoo -k "ppocr-cls"
-	$(BIN)/python -m pytest -m "not zoo"
+	$(BIN)/python -m pytest -m "not zoo and not slow"
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
