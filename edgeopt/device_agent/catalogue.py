@@ -6,7 +6,9 @@ Nothing is imported: the server lists the names without numpy, the child loads t
 MODULES = {
     "runtime": "verbs",
     "footprint": "verbs",
-    "bench": "verbs",
+    "bench": "bench",
+    "pace": "pace",
+    "idle": "idle",
     "profile": "verbs",
     "infer": "verbs",
 }

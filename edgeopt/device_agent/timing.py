@@ -13,6 +13,30 @@ _BATCH_BELOW_S = 0.0002
 _BATCH_S = 0.0005
 
 
+def between(before, after):
+    """What the machine did from one state to another: counters as differences, the rest as it is.
+
+    `throttle` holds the counters that rose; None where this machine has none.
+    """
+    found = dict(after)
+    for key in ("busy_s", "swapped_pages"):
+        known = before[key] is not None and after[key] is not None
+        found[key] = after[key] - before[key] if known else None
+    found["throttle"] = _risen(before.get("throttle"), after.get("throttle"))
+    return found
+
+
+def _risen(before, after):
+    """Counters that are larger than before, with the difference; unknown ones do not count."""
+    if before is None or after is None:
+        return None
+    found = {}
+    for name, value in after.items():
+        if value is not None and before.get(name) is not None and value > before[name]:
+            found[name] = value - before[name]
+    return found
+
+
 class Timed(object):
     """One open session with its feeds, and how it is timed.
 
@@ -65,13 +89,22 @@ class Timed(object):
         cpu, wall = time.process_time(), time.perf_counter()
         times = self._values(min_seconds, min_runs, self.batch)
         wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-        after = machine.state()
         found = {"times_s": times, "wall_s": wall, "cpu_s": cpu}
-        found.update(after)
-        for key in ("busy_s", "swapped_pages"):
-            known = before[key] is not None and after[key] is not None
-            found[key] = after[key] - before[key] if known else None
-        return found
+        return dict(between(before, machine.state()), **found)
+
+    def once(self, number):
+        """One inference on a sample of that number, outputs dropped."""
+        self._session.run(None, self._feeds[number % len(self._feeds)])
+
+    def first(self):
+        """Seconds of the first inference of the session.
+
+        Raises:
+            JobError: `run_failed` or `oom`.
+        """
+        start = time.perf_counter()
+        sessions.run_once(self._session, self._feeds[0])
+        return time.perf_counter() - start
 
     def _values(self, min_seconds, min_runs, batch):
         """Seconds of a run, one value a batch, for at least that long and that many runs."""

@@ -2,14 +2,12 @@
 
 import json
 import os
-import platform
 import time
 
 import machine
 import numpy as np
 import onnxfile
 import sessions
-import timing
 
 
 def runtime(job):
@@ -28,13 +26,15 @@ def runtime(job):
 def footprint(job):
     """Size, load time, first run and peak memory of one model alone in a process.
 
-    The peak counts from the level after the runtime was imported and the feed was read.
+    The peak counts from the level after the runtime was imported and the feed was read. `before`
+    is the machine's state before anything of it began.
     """
     path, feeds_path, settings = (
         _model(job, "model"),
         job.get("feeds", str),
         job.get("settings", dict),
     )
+    found_at = machine.state()
     sessions.import_runtime()
     feed = sessions.read_feeds(feeds_path, limit=1)[0]
     cleared = machine.forget_peak()
@@ -56,6 +56,7 @@ def footprint(job):
         "first_run_s": first_run_s,
         "peak_memory_bytes": _peak(before, after, cleared),
         "level_bytes": before[0] if before else None,
+        "before": found_at,
         "providers": session.get_providers(),
     }
 
@@ -68,55 +69,6 @@ def _peak(before, after, cleared):
     if before is None or after is None or (not cleared and after[1] == before[1]):
         return None
     return max(0, after[1] - before[0])
-
-
-def bench(job):
-    """Blocks of candidate and baseline in turn: A B, B A, A B, ..."""
-    feeds = sessions.read_feeds(job.get("feeds", str))
-    warmup = job.get("warmup", dict)
-    sides = {"candidate": job.get("settings", dict), "baseline": job.get("baseline_settings", dict)}
-    order = sorted(sides, key=lambda side: side != job.get("first", str))
-    sessions.import_runtime()
-    timed, warm, providers = {}, {}, {}
-    for side in order:
-        job.phase("load " + side)
-        session = sessions.open_session(_model(job, side), sides[side])
-        providers[side] = session.get_providers()
-        timed[side] = timing.Timed(session, feeds)
-    for side in order:
-        job.phase("run " + side)
-        warm[side] = timed[side].warm_up(
-            float(warmup["floor_s"]),
-            int(warmup["floor_runs"]),
-            float(warmup["cap_s"]),
-            float(warmup["tolerance"]),
-        )
-    blocks = {"candidate": [], "baseline": []}
-    for pair in range(job.get("pairs", int)):
-        for side in order if pair % 2 == 0 else order[::-1]:
-            job.phase("run " + side)
-            block = timed[side].block(
-                float(job.get("min_seconds", (int, float))), job.get("min_runs", int)
-            )
-            blocks[side].append(block)
-    return {
-        "candidate": _side("candidate", blocks, warm, timed, providers),
-        "baseline": _side("baseline", blocks, warm, timed, providers),
-        "processors": machine.processors(),
-        "python": platform.python_version(),
-        "runtime": sessions.import_runtime().__version__,
-        "governor": machine.read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "feeds": len(feeds),
-    }
-
-
-def _side(side, blocks, warm, timed, providers):
-    return {
-        "blocks": blocks[side],
-        "warmup": warm[side],
-        "batch": timed[side].batch,
-        "providers": providers[side],
-    }
 
 
 def profile(job):
