@@ -10,6 +10,6 @@ MODULES = {
     "pace": "pace",
     "idle": "idle",
     "profile": "verbs",
-    "infer": "verbs",
+    "infer": "inference",
 }
 INTERNAL = ("runtime",)

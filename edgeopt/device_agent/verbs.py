@@ -141,34 +141,5 @@ def _types(entries):
     return [name for entry in entries or [] for name in entry]
 
 
-def infer(job):
-    """Outputs of every sample, in an npz with the keys `<sample>/<output name>`.
-
-    `state` names outputs that become inputs of the next sample, within the samples that have
-    the same entry in `groups` (without groups: all).
-    """
-    path, settings = _model(job, "model"), job.get("settings", dict)
-    feeds = sessions.read_feeds(job.get("feeds", str))
-    state = job.arguments.get("state") or {}
-    groups = job.arguments.get("groups") or [0] * len(feeds)
-    sessions.import_runtime()
-    job.phase("load candidate")
-    session = sessions.open_session(path, settings)
-    names = [output.name for output in session.get_outputs()]
-    job.phase("run candidate")
-    arrays, carried = {}, {}
-    for index, feed in enumerate(feeds):
-        if index and groups[index] != groups[index - 1]:
-            carried = {}
-        outputs = dict(zip(names, sessions.run_once(session, dict(feed, **carried))))
-        carried = {state[name]: outputs[name] for name in state}
-        for name in names:
-            arrays["%d/%s" % (index, name)] = outputs[name]
-    place = os.path.join(job.folder, "outputs-%d-%d.npz" % (os.getpid(), int(time.time() * 1000)))
-    with open(place, "wb") as stream:
-        np.savez(stream, **arrays)
-    return {"outputs": place, "samples": len(feeds), "providers": session.get_providers()}
-
-
 def _model(job, name):
     return os.path.abspath(job.get(name, str))
