@@ -17,7 +17,9 @@ class RuntimeSettings:
         threads: Intra-op threads; always explicit, since 0 means another thing on every board.
         spinning: Whether idle threads spin.
         optimization: `all`, `extended`, `basic` or `off`.
-        options: Provider options.
+        options: Provider options, and session configuration entries by their full names
+            (`session.x64quantprecision`); the agent refuses what the provider does not have.
+        affinity: Logical processors that the process may use; empty leaves them as they are.
     """
 
     provider: str = "CPUExecutionProvider"
@@ -25,6 +27,7 @@ class RuntimeSettings:
     spinning: bool = True
     optimization: str = "all"
     options: Mapping[str, str] = field(default_factory=dict[str, str])
+    affinity: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:
@@ -32,6 +35,8 @@ class RuntimeSettings:
         words = [self.provider.removesuffix("ExecutionProvider").lower(), f"threads={self.threads}"]
         words += [] if self.spinning else ["spinning=off"]
         words += [] if self.optimization == "all" else [f"optimization={self.optimization}"]
+        # Nothing is said of an empty affinity: the keys of candidates that had none stay.
+        words += [f"cpus={','.join(map(str, self.affinity))}"] if self.affinity else []
         return " ".join(
             [*words, *(f"{key}={value}" for key, value in sorted(self.options.items()))]
         )

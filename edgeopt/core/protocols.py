@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgeopt.core.action import Action, Choice, Recipe
-from edgeopt.core.candidate import Candidate
+from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
 
@@ -31,6 +31,12 @@ class Space(Protocol):
     @property
     def choices(self) -> tuple[Choice, ...]:
         """All decisions, in a stable order. Codes index their alternatives."""
+        ...
+
+    @property
+    def runtimes(self) -> tuple[RuntimeSettings, ...]:
+        """Settings that a session may be opened with: the user's first, then alternatives to it,
+        most promising first."""
         ...
 
     def empty(self) -> Recipe:

@@ -15,7 +15,17 @@ from edgeopt.core.protocols import Strategy, StrategyFactory
 from edgeopt.testing.toy_space import OBJECTIVES, ToyDevice, ToySpace
 
 _VERBS = frozenset(
-    {"choices", "empty", "decode", "legal", "then", "standard", "observe", "static_cost"}
+    {
+        "choices",
+        "runtimes",
+        "empty",
+        "decode",
+        "legal",
+        "then",
+        "standard",
+        "observe",
+        "static_cost",
+    }
 )
 _BATCHES = (1, 5, 2, 8, 3, 1, 7)
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgeopt.core.action import Action, Choice, Recipe
-from edgeopt.core.candidate import Candidate
+from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.measurement import Failure, Measurement, Value
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Arrays
@@ -37,6 +37,12 @@ _STAGE_OF = {
 }
 _WIDTH = {"float32": 1.0, "int8": 0.4, "int4": 0.3}
 _BYTES = {"float32": 4.0, "int8": 1.0, "int4": 0.5}
+_RUNTIMES = (
+    RuntimeSettings(),
+    RuntimeSettings(threads=2),
+    RuntimeSettings(threads=2, spinning=False),
+)
+"""The toy device takes as long under each of them."""
 _DAMAGE = {"float32": 0.0, "int8": 0.3, "int4": 1.5}
 
 
@@ -107,6 +113,11 @@ class ToySpace:
             for action in (a for alternative in choice.alternatives for a in alternative):
                 found.setdefault(action, (_STAGES.index(_STAGE_OF[action.transform]), len(found)))
         return found
+
+    @property
+    def runtimes(self) -> tuple[RuntimeSettings, ...]:
+        """The standard candidates' settings, and two others."""
+        return _RUNTIMES
 
     def empty(self) -> Recipe:
         """The baseline."""

@@ -52,6 +52,7 @@ class GraphSpace:
         offer: Decides which actions exist; without data only exact ones do.
         families: Shelves whose transforms may be used.
         runtime: Settings of the standard candidates.
+        runtimes: Alternatives to them that the device allows, most promising first.
         kept: Number of built graphs to keep; fewer where the model is large.
     """
 
@@ -62,6 +63,7 @@ class GraphSpace:
         *,
         families: Sequence[str] = FAMILIES,
         runtime: RuntimeSettings | None = None,
+        runtimes: Sequence[RuntimeSettings] = (),
         kept: int = 32,
     ) -> None:
         self.workshop = workshop
@@ -70,6 +72,8 @@ class GraphSpace:
             family for family in STAGES if family in families
         )
         self._runtime = runtime or RuntimeSettings()
+        others = {each.text: each for each in runtimes if each != self._runtime}
+        self._runtimes = (self._runtime, *others.values())
         self._kept = min(kept, max(_FEWEST_KEPT, _KEPT_BYTES // workshop.model.size_bytes))
         self._built: OrderedDict[str, Built] = OrderedDict()
         self._legal: OrderedDict[str, tuple[Action, ...]] = OrderedDict()
@@ -87,6 +91,11 @@ class GraphSpace:
         if any(choice.family == "quantize" for choice in found):
             found += self._repairs()
         return tuple(found)
+
+    @property
+    def runtimes(self) -> tuple[RuntimeSettings, ...]:
+        """The standard candidates' settings first, then the alternatives, each once."""
+        return self._runtimes
 
     def empty(self) -> Recipe:
         """The baseline."""
