@@ -76,13 +76,15 @@ def written(entry: DeviceEntry) -> Mapping[str, Any]:
 def _read(path: Path) -> Any:
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         document = tomlkit.document()
         document.add(tomlkit.comment(_HEADER))
         document.add(tomlkit.nl())
         return document
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the file cannot be read: {error}", where=str(path), hint="") from error
+        raise ConfigError(
+            f"the file cannot be read: {error}", where=str(path), hint="see docs/devices.md"
+        ) from error
     try:
         return tomlkit.parse(text)
     except TOMLKitError as error:
