@@ -3,8 +3,6 @@
 `EDGEOPT_SYSROOT` names another root for the files, so that boards can be told apart in tests.
 """
 
-import hashlib
-import json
 import os
 import platform
 
@@ -29,23 +27,6 @@ _FEATURES = {
     "bf16": "bf16",
     "sve": "sve",
 }
-_STABLE = (
-    "system",
-    "kernel",
-    "os",
-    "architecture",
-    "board",
-    "cpu_model",
-    "features",
-    "cores",
-    "affinity",
-    "cpu_quota",
-    "memory_bytes",
-    "governor",
-    "python",
-    "runtime",
-    "providers",
-)
 
 
 def read(path):
@@ -57,41 +38,54 @@ def read(path):
         return None
 
 
+def exists(path):
+    """Whether the system has such a file or folder."""
+    return os.path.exists(os.path.join(_ROOT, path.lstrip("/")))
+
+
+def names(path, prefix):
+    """Names in a system folder that start so, sorted; empty where it cannot be read."""
+    try:
+        found = os.listdir(os.path.join(_ROOT, path.lstrip("/")))
+    except (IOError, OSError):
+        return []
+    return sorted(name for name in found if name.startswith(prefix))
+
+
+def root():
+    """The folder that system files are read below."""
+    return _ROOT
+
+
+def pretended():
+    """Whether another root than the real one is read."""
+    return "EDGEOPT_SYSROOT" in os.environ
+
+
 def facts(runtime, providers):
     """Everything about this machine that a measurement depends on, and their fingerprint."""
-    found = {
-        "system": platform.system(),
-        "kernel": platform.release(),
-        "os": _os_name(),
-        "architecture": _architecture(),
-        "board": read("/proc/device-tree/model") or read("/sys/class/dmi/id/product_name"),
-        "cpu_model": _cpu_model(),
-        "features": features(),
-        "cores": os.cpu_count(),
-        "affinity": affinity(),
-        "cpu_quota": cpu_quota(),
-        "memory_bytes": memory().get("MemTotal"),
-        "swap_bytes": memory().get("SwapTotal"),
-        "governor": read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
-        "python": platform.python_version(),
-        "runtime": runtime,
-        "providers": list(providers),
-    }
-    stable = json.dumps([found[key] for key in _STABLE], sort_keys=True)
-    found["fingerprint"] = "sha256:" + hashlib.sha256(stable.encode("utf-8")).hexdigest()
-    return found
+    import inventory  # here: it reads through this module
+
+    return inventory.facts(runtime, providers)
 
 
-def _architecture():
-    name = platform.machine().lower()
-    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name, name)
+def architecture():
+    """`x86_64`, `aarch64`, …; of another root, what its kernel says it is, if it does."""
+    said = read("/proc/sys/kernel/arch") if pretended() else None
+    return word_of(said or platform.machine())
 
 
-def _os_name():
-    for line in (read("/etc/os-release") or "").splitlines():
-        if line.startswith("PRETTY_NAME="):
-            return line.partition("=")[2].strip('"')
-    return None
+def word_of(name):
+    """The usual word for an architecture."""
+    return {"amd64": "x86_64", "arm64": "aarch64"}.get(name.lower(), name.lower())
+
+
+def cores():
+    """How many logical processors there are, switched on or off."""
+    if pretended():
+        lines = (read("/proc/cpuinfo") or "").splitlines()
+        return sum(line.partition(":")[0].strip() == "processor" for line in lines) or None
+    return os.cpu_count()
 
 
 def _cpu_fields():
@@ -102,7 +96,8 @@ def _cpu_fields():
     return fields
 
 
-def _cpu_model():
+def cpu_model():
+    """The processor's name; on ARM the numbers of its maker and part."""
     fields = _cpu_fields()
     if fields.get("model name"):
         return fields["model name"]
@@ -128,16 +123,39 @@ def affinity():
 
 
 def cpu_quota():
-    """Processors that the control group grants (a fraction is possible); None without a limit."""
-    text = read("/sys/fs/cgroup/cpu.max")
-    if text and not text.startswith("max"):
+    """Processors that the control groups grant (a fraction is possible); None without a limit."""
+    found = []
+    for text in group_files("", "cpu.max"):
         quota, _, period = text.partition(" ")
-        return float(quota) / float(period or 100000)
-    quota = read("/sys/fs/cgroup/cpu/cpu.cfs_quota_us")
-    period = read("/sys/fs/cgroup/cpu/cpu.cfs_period_us")
-    if quota and period and int(quota) > 0:
-        return float(quota) / float(period)
-    return None
+        found.append((quota, period or "100000"))
+    periods = group_files("cpu", "cpu.cfs_period_us")
+    found.extend(zip(group_files("cpu", "cpu.cfs_quota_us"), periods))
+    granted = [float(q) / float(p) for q, p in found if q.isdigit() and p.isdigit() and int(p)]
+    return min(granted) if granted else None
+
+
+def memory_limit():
+    """Bytes that the control groups grant; None without a limit (version 1 writes a huge one)."""
+    texts = group_files("", "memory.max") + group_files("memory", "memory.limit_in_bytes")
+    found = [int(text) for text in texts if text.isdigit() and int(text) < 2**60]
+    return min(found) if found else None
+
+
+def group_files(controller, name):
+    """What a file of this process's control group says, there and in every group above.
+
+    `controller` is empty for version 2, where all files lie in one tree.
+    """
+    place = "/sys/fs/cgroup/" + controller
+    path = ""
+    for line in (read("/proc/self/cgroup") or "").splitlines():
+        _, names_of_it, group = (line.split(":", 2) + ["", ""])[:3]
+        if controller in names_of_it.split(","):
+            path = group.strip("/")
+    found, parts = [], [part for part in path.split("/") if part]
+    for length in range(len(parts), -1, -1):
+        found.append(read("/".join([place.rstrip("/")] + parts[:length] + [name])))
+    return [text for text in found if text]
 
 
 def processors():
@@ -210,7 +228,7 @@ def _swapped_pages():
 def _temperature_c():
     """The hottest zone; zones that are switched off cannot be read or show nonsense."""
     found = []
-    for zone in _list("/sys/class/thermal", "thermal_zone"):
+    for zone in names("/sys/class/thermal", "thermal_zone"):
         text = read("/sys/class/thermal/%s/temp" % zone)
         if text and text.lstrip("-").isdigit() and 0 < int(text) < 200000:
             found.append(int(text) / 1000.0)
@@ -226,11 +244,3 @@ def _clock_hz():
     ]
     found = [int(text) * 1000.0 for text in texts if text and text.isdigit()]
     return sum(found) / len(found) if found else None
-
-
-def _list(path, prefix):
-    try:
-        names = os.listdir(os.path.join(_ROOT, path.lstrip("/")))
-    except (IOError, OSError):
-        return []
-    return sorted(name for name in names if name.startswith(prefix))
