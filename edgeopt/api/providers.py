@@ -153,7 +153,7 @@ def _threaded(
 
 
 def _processors(facts: Mapping[str, Any]) -> int:
-    """Whole processors that the agent can keep busy: its mask, and what its control group grants."""
+    """Whole processors that the agent can keep busy: of its mask, as far as its quota goes."""
     allowed = int(facts.get("affinity") or facts.get("cores") or 1)
     quota = facts.get("cpu_quota")
     return max(1, min(allowed, int(quota)) if quota else allowed)
