@@ -1,5 +1,6 @@
 """Writing the user's devices file: comments and order stay, defaults are not written."""
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping
@@ -104,7 +105,8 @@ def _write(path: Path, text: str) -> None:
             aside.chmod(place.stat().st_mode & 0o777)
         aside.replace(place)
     except OSError as error:
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise StorageError(
             f"the devices file cannot be written: {error.strerror or error}",
             where=str(place),

@@ -4,6 +4,7 @@ What a host means (users, keys, jumps) is ssh's own business and is never read h
 """
 
 import glob
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,8 @@ SYSTEM = Path("/etc/ssh/ssh_config")
 
 
 def user_config() -> Path:
-    """The configuration file of this user."""
-    return Path("~/.ssh/config").expanduser()
+    """The configuration file that ssh is called with: EDGEOPT_SSH_CONFIG, else the user's own."""
+    return Path(os.environ.get("EDGEOPT_SSH_CONFIG") or "~/.ssh/config").expanduser()
 
 
 def host_aliases(*files: Path) -> tuple[str, ...]:
