@@ -58,4 +58,4 @@ wheel: setup ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 clean: ## remove the environment and what tools left behind
-	rm -rf $(VENV) dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .lab dist build .pytest_cache .ruff_cache .hypothesis .import_linter_cache

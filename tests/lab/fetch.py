@@ -28,7 +28,7 @@ IDENTITY = {"implementer": "0x41", "architecture": "8", "variant": "0x4", "part"
 HWCAP = (
     "fp asimd evtstrm aes pmull sha1 sha2 crc32 atomics fphp asimdhp cpuid asimdrdm jscvt fcma "
     "lrcpc dcpop sha3 sm3 sm4 asimddp sha512 sve asimdfhm dit uscat ilrcpc flagm ssbs sb paca pacg"
-).split()
+)
 AUXV = "import ctypes; g = ctypes.CDLL(None).getauxval; g.restype = ctypes.c_ulong; print(g(16))"
 
 
@@ -219,7 +219,7 @@ def describe_processor(root):
     With this machine's own, the runtime takes an x86 for what it runs on, and crashes.
     """
     bits = int(run([root / "usr/bin/python3", "-c", AUXV], SHORT_S))
-    features = " ".join(name for bit, name in enumerate(HWCAP) if bits >> bit & 1)
+    features = " ".join(name for bit, name in enumerate(HWCAP.split()) if bits >> bit & 1)
     blocks = [
         f"processor\t: {number}\nBogoMIPS\t: 100.00\nFeatures\t: {features}\n"
         + "".join(f"CPU {key}\t: {value}\n" for key, value in IDENTITY.items())
