@@ -1,0 +1,56 @@
+"""Power sensors that a board may have, one file each; all of them untried on hardware.
+
+A file offers `detect()`, which returns `base.Sensor` objects: readable ones, or such that say why
+not. The order of `_FILES` is the order of preference: what sees the whole board or module first.
+"""
+
+import importlib
+
+_FILES = (
+    "ina238",
+    "ina3221_hwmon",
+    "ina3221_iio",
+    "ina2xx",
+    "pmic_read_adc",
+    "rapl",
+    "power_supply",
+    "nvml",
+)
+
+
+def find():
+    """Every sensor of this machine, readable or not, the preferred first."""
+    found = []
+    for name in _FILES:
+        found.extend(importlib.import_module("sensors." + name).detect())
+    return found
+
+
+def describe():
+    """What the probe tells about the sensors: a list of objects without readings."""
+    return [sensor.describe() for sensor in find()]
+
+
+def choose(names=(), gpu=False):
+    """The sensor to measure with, and where there is none, why.
+
+    Args:
+        names: Names by preference; empty takes the first that is readable.
+        gpu: The work runs on a discrete GPU: its own sensor then comes first.
+
+    Returns:
+        The sensor or None, and a reason (empty with a sensor).
+    """
+    found = find()
+    if names:
+        found = [each for name in names for each in found if each.name == name]
+    elif gpu:
+        found.sort(key=lambda each: each.scope != "gpu")
+    for sensor in found:
+        if sensor.readable:
+            return sensor, ""
+    if found:
+        return None, "; ".join("%s: %s" % (each.name, each.reason) for each in found)
+    if names:
+        return None, "this board has no sensor named " + " or ".join(names)
+    return None, "this board has no power sensor that edgeopt can read; name a meter"
