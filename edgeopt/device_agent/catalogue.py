@@ -11,5 +11,7 @@ MODULES = {
     "idle": "idle",
     "profile": "verbs",
     "infer": "inference",
+    "health": "health",
+    "install": "install",
 }
-INTERNAL = ("runtime",)
+INTERNAL = ("runtime", "build_one", "prove_one")

@@ -64,7 +64,7 @@ def facts(runtime, providers):
         "memory_limit_bytes": machine.memory_limit(),
         "swap_bytes": memory.get("SwapTotal"),
         "disk_free_bytes": disk_free(),
-        "glibc": platform.libc_ver()[1] or None,
+        "glibc": glibc(),
         "python": platform.python_version(),
         "runtime": runtime,
         "providers": list(providers),
@@ -75,6 +75,17 @@ def facts(runtime, providers):
     stable = json.dumps([found[key] for key in _STABLE], sort_keys=True)
     found["fingerprint"] = "sha256:" + hashlib.sha256(stable.encode("utf-8")).hexdigest()
     return found
+
+
+def glibc():
+    """Version of the C library in use; None where it is another one, or not known.
+
+    Not from the interpreter's file first, as Python before 3.8 does: that names an older one.
+    """
+    try:
+        return os.confstr("CS_GNU_LIBC_VERSION").split()[1]
+    except (AttributeError, ValueError, OSError, IndexError):
+        return platform.libc_ver()[1] or None
 
 
 def disk_free():
