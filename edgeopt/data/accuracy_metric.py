@@ -12,7 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from edgeopt.core.protocols import AccuracyMetric
+from edgeopt.core.data import Array
+from edgeopt.core.protocols import AccuracyMetric, Arrays
 from edgeopt.data.options import nearest
 from edgeopt.errors import DataError
 from edgeopt.plugins import ACCURACY
@@ -53,6 +54,18 @@ class Suspects(Protocol):
 
     def if_only(self, evidence: Floats) -> Mapping[str, float]:
         """What the value would be without a mistake, by a clause that names the mistake."""
+        ...
+
+
+@runtime_checkable
+class Reducible(Protocol):
+    """A metric that does not need whole outputs; see `reduction` for the words."""
+
+    def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
+        """What it needs of one sample: output to `full`, `argmax:AXIS` or `above:VALUE`.
+
+        An output that is not named is not needed.
+        """
         ...
 
 

@@ -1,6 +1,6 @@
 """What the character and the word error rate have in common; the plug-ins say what a unit is."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
-from edgeopt.data.outputs import pick
+from edgeopt.data.outputs import decision, pick, picked
 from edgeopt.data.ratio import Ratio
 from edgeopt.data.texts import decode, edit_distance
 from edgeopt.errors import DataError
@@ -78,6 +78,11 @@ class ErrorRate(Ratio):
     def right(self, evidence: Floats) -> Floats:
         """Minus the errors of each row."""
         return evidence[:, 0] - evidence[:, 1]
+
+    def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
+        """The most probable class of each step: decoding is greedy."""
+        said = decision(pick(outputs, self.output), axis=self.axis, threshold=None)
+        return {picked(outputs, self.output): said}
 
     def chance(self, evidence: Floats) -> float:
         """Guessing reads nothing."""

@@ -24,12 +24,14 @@ class Scored:
         groups: [rows], what is resampled together: the sample's group, else the sample.
         value: The metric over all rows.
         right: [rows], how right each row is, higher is better.
+        origin: Where the outputs come from, in words.
     """
 
     evidence: Floats
     groups: npt.NDArray[np.int64]
     value: float
     right: Floats
+    origin: str = "host outputs"
 
 
 def score_part(
@@ -59,16 +61,14 @@ def score_part(
     rows: list[Floats] = []
     owners: list[int] = []
     for index in range(len(part)):
-        begins = _begins(part, index)
+        begins = begins_group(part, index)
         feed = part.feeds[index]
         outputs = running(feed, begins=begins)
         expected = None
         if metric.needs_reference:
             expected = beside(index, feed, begins)
-        target = None if part.target is None else np.asarray(part.target[index])
-        found = _evidence(metric, outputs, target, expected, f"{part.name} part, sample {index}")
-        rows.append(found)
-        owners += [index if part.group is None else int(part.group[index])] * len(found)
+        rows.append(sample_evidence(metric, part, index, outputs, expected))
+        owners += [index if part.group is None else int(part.group[index])] * len(rows[-1])
     evidence = _joined(rows, part)
     value = metric.value(evidence)
     if not np.isfinite(value):
@@ -84,7 +84,9 @@ def score_part(
 def outputs_of(part: Part, run: Run, state: Mapping[str, str] | None = None) -> list[Arrays]:
     """Outputs by sample, to be kept as the reference of many candidates."""
     running = Fed(run, state or {})
-    return [running(part.feeds[index], begins=_begins(part, index)) for index in range(len(part))]
+    return [
+        running(part.feeds[index], begins=begins_group(part, index)) for index in range(len(part))
+    ]
 
 
 class Fed:
@@ -129,7 +131,8 @@ def _reference(
     return lambda index, _feed, _begins: known[index]
 
 
-def _begins(part: Part, index: int) -> bool:
+def begins_group(part: Part, index: int) -> bool:
+    """Whether a sample is the first of its group: state starts from its own feed."""
     return index == 0 or part.group is None or part.group[index] != part.group[index - 1]
 
 
@@ -147,17 +150,19 @@ def _require(part: Part, metric: AccuracyMetric, reference: object) -> None:
         raise DataError("the metric compares with the baseline, which was not given", where=where)
 
 
-def _evidence(
-    metric: AccuracyMetric,
-    outputs: Arrays,
-    target: npt.NDArray[np.generic] | None,
-    reference: Arrays | None,
-    where: str,
+def sample_evidence(
+    metric: AccuracyMetric, part: Part, index: int, outputs: Arrays, reference: Arrays | None
 ) -> Floats:
+    """What one sample of a part says: [rows, columns].
+
+    Raises:
+        DataError: Label and outputs do not fit each other; says which sample.
+    """
+    target = None if part.target is None else np.asarray(part.target[index])
     try:
         found = np.asarray(metric.evidence(outputs, target, reference), dtype=np.float64)
     except DataError as error:
-        place = f"{where}, {name_of(metric)}"
+        place = f"{part.name} part, sample {index}, {name_of(metric)}"
         raise DataError(error.what, where=place, hint=error.hint) from error
     return found.reshape(-1, found.shape[-1]) if found.ndim else found.reshape(1, 1)
 

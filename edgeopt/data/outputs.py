@@ -30,6 +30,28 @@ def pick(outputs: Arrays, name: str) -> Array:
     return outputs[name]
 
 
+def picked(outputs: Arrays, name: str) -> str:
+    """The name of the output that `pick` takes."""
+    return name or next(iter(outputs), "")
+
+
+def decision(output: Array, *, axis: int | None, threshold: float | None) -> str:
+    """What must be known of an output to tell its decisions: see `reduction`.
+
+    Args:
+        output: Of one sample.
+        axis: Where a float output has its classes; None where that is not known.
+        threshold: For one value a position; it goes before the axis.
+    """
+    if output.dtype.kind != "f":
+        return "full"
+    if threshold is not None:
+        return f"above:{float(threshold)!r}"
+    if axis is None or not -output.ndim <= axis < output.ndim or output.shape[axis] < 2:
+        return "full"
+    return f"argmax:{axis}"
+
+
 def class_axis(shape: tuple[int, ...], target: tuple[int, ...]) -> int | None:
     """The axis without which an output's shape is the target's; None where there is none.
 
@@ -81,6 +103,16 @@ def predicted_classes(
             hint="give the metric option threshold (0.5 for a probability, 0 for a logit)",
         )
     return _same_positions(argmax(output, found), target, output), output.shape[found]
+
+
+def class_reduction(
+    outputs: Arrays, target: Array | None, *, name: str, axis: int | None, threshold: float | None
+) -> dict[str, str]:
+    """What `predicted_classes` needs of an output, by its name; see `reduction`."""
+    output = pick(outputs, name)
+    if axis is None and target is not None:
+        axis = class_axis(output.shape, target.shape)
+    return {picked(outputs, name): decision(output, axis=axis, threshold=threshold)}
 
 
 def _same_positions(found: Integers, target: Array, output: Array) -> Integers:

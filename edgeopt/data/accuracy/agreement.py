@@ -3,6 +3,7 @@
 Evidence, one row a sample: positions that agree, positions.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
-from edgeopt.data.outputs import argmax, pick
+from edgeopt.data.outputs import argmax, decision, pick, picked
 from edgeopt.data.ratio import Ratio
 from edgeopt.errors import DataError
 
@@ -54,10 +55,21 @@ class Agreement(Ratio):
     def _decisions(self, output: Array) -> Array:
         if output.dtype.kind != "f":
             return output
-        axis = self.axis if self.axis is not None else (1 if output.ndim == 4 else -1)
+        axis = self._axis(output)
         if not output.ndim or output.shape[axis] == 1:
             return np.where(np.isnan(output), -1, (output > self.threshold).astype(np.int64))
         return argmax(output, axis)
+
+    def _axis(self, output: Array) -> int:
+        return self.axis if self.axis is not None else (1 if output.ndim == 4 else -1)
+
+    def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
+        """The classes, or the sides."""
+        output = pick(outputs, self.output)
+        axis = self._axis(output)
+        single = not output.ndim or output.shape[axis] == 1
+        said = decision(output, axis=axis, threshold=self.threshold if single else None)
+        return {picked(outputs, self.output): said}
 
     def chance(self, evidence: Floats) -> None:
         """Means nothing here: the baseline agrees with itself."""

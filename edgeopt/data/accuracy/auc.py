@@ -4,6 +4,7 @@ Evidence, one row a decision (a frame, an item): score, label. The value is the 
 statistic with ties counted half (Hanley and McNeil 1982).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy.typing as npt
 
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
-from edgeopt.data.outputs import class_labels, pick
+from edgeopt.data.outputs import class_labels, pick, picked
 from edgeopt.errors import DataError
 
 Floats = npt.NDArray[np.float64]
@@ -95,6 +96,10 @@ class Auc:
         _, place, times = np.unique(evidence[:, 0], return_inverse=True, return_counts=True)
         middle = (np.cumsum(times) - times / 2) / len(evidence)
         return np.stack([middle[place] + noise, evidence[:, 1]], axis=1)
+
+    def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
+        """Its one output, in full."""
+        return {picked(outputs, self.output): "full"}
 
     def chance(self, evidence: Floats) -> float:
         """A coin."""

@@ -3,6 +3,7 @@
 Evidence, one row a sample: cosine, 1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
-from edgeopt.data.outputs import pick
+from edgeopt.data.outputs import pick, picked
 from edgeopt.data.ratio import Ratio
 from edgeopt.errors import DataError
 
@@ -54,6 +55,10 @@ class Cosine(Ratio):
     def right(self, evidence: Floats) -> Floats:
         """The cosine itself, to four digits: rounding noise loses nothing."""
         return np.round(evidence[:, 0], 4)
+
+    def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
+        """Its one output, in full."""
+        return {picked(outputs, self.output): "full"}
 
     def chance(self, evidence: Floats) -> float | None:
         """Directions in many dimensions are orthogonal; 0 only where labels are the reference."""

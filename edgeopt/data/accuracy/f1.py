@@ -3,7 +3,7 @@
 Evidence, one row a position: label, predicted class.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,13 @@ import numpy.typing as npt
 
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
-from edgeopt.data.outputs import class_labels, pick, predicted_classes, require_range
+from edgeopt.data.outputs import (
+    class_labels,
+    class_reduction,
+    pick,
+    predicted_classes,
+    require_range,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,6 +74,12 @@ class F1:
     def right(self, evidence: Floats) -> Floats:
         """1 where label and prediction agree."""
         return (evidence[:, 0] == evidence[:, 1]).astype(np.float64)
+
+    def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
+        """The most probable class."""
+        return class_reduction(
+            outputs, target, name=self.output, axis=self.axis, threshold=self.threshold
+        )
 
     def chance(self, evidence: Floats) -> float:
         """Guessing classes as often as they occur reaches the mean share of a class."""

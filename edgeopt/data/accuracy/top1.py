@@ -12,7 +12,13 @@ import numpy.typing as npt
 
 from edgeopt.core.data import Array
 from edgeopt.core.protocols import Arrays
-from edgeopt.data.outputs import class_labels, pick, predicted_classes, require_range
+from edgeopt.data.outputs import (
+    class_labels,
+    class_reduction,
+    pick,
+    predicted_classes,
+    require_range,
+)
 from edgeopt.data.ratio import Ratio
 
 Floats = npt.NDArray[np.float64]
@@ -56,6 +62,12 @@ class Top1(Ratio):
         common = (names[most], counts[most]) if len(counts) else (0, 0)
         right = [np.sum(found == labels + shift) for shift in (0, -1, 1)]
         return np.array([[right[0], labels.size, *right[1:], *common]], dtype=np.float64)
+
+    def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
+        """The most probable class."""
+        return class_reduction(
+            outputs, target, name=self.output, axis=self.axis, threshold=self.threshold
+        )
 
     def chance(self, evidence: Floats) -> float:
         """Share of the most frequent label (where a row is an image: of rows' most frequent)."""
