@@ -1,12 +1,14 @@
 """Metrics as pure functions of one raw run: a value with its unit, or the reason for none."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from edgeopt.core.measurement import Value
 from edgeopt.core.samples import Interval, Samples
+from edgeopt.measure import tails
 from edgeopt.measure.raw import RawRun
-from edgeopt.measure.statistics import minimum_count, upper_bound
-from edgeopt.units import format_seconds
+from edgeopt.measure.statistics import median_interval
 
 Metric = Callable[[RawRun], Value | str]
 
@@ -22,7 +24,13 @@ def samples(raw: RawRun) -> Samples:
     )
 
 
-def latency(raw: RawRun, *, baseline_s: float | None = None, identical: bool = False) -> Value:
+def latency(
+    raw: RawRun,
+    *,
+    baseline_s: float | None = None,
+    identical: bool = False,
+    quantiles: Sequence[float] = (0.9,),
+) -> Value:
     """Seconds of a run: the pooled baseline times the paired ratio; its interval is the ratio's.
 
     Args:
@@ -31,11 +39,13 @@ def latency(raw: RawRun, *, baseline_s: float | None = None, identical: bool = F
         identical: The candidate is the baseline file under the baseline's settings. The ratio
             is then known to be 1: the value is the pooled baseline itself, and the ratio that
             was measured shows as the interval what this device cannot tell apart.
+        quantiles: What the note speaks of.
     """
     found = samples(raw)
     pooled = found.baseline_median if baseline_s is None else baseline_s
     ratio = found.ratio
-    note = percentile_note(raw, found, pooled / found.baseline_median)
+    scale = pooled / found.baseline_median
+    note = tails.note(_single(found), quantiles, batched=raw.batched, scale=scale)
     if identical:
         ratio = Interval(value=1.0, low=min(1.0, ratio.low), high=max(1.0, ratio.high))
         note = f"the same file beside itself; {note}"
@@ -43,14 +53,25 @@ def latency(raw: RawRun, *, baseline_s: float | None = None, identical: bool = F
     return Value(value=interval.value, unit="s", interval=interval, samples=found, note=note)
 
 
-def percentile_note(raw: RawRun, found: Samples, scale: float = 1.0) -> str:
-    """What can be said about the 90th percentile, and where nothing can, why."""
-    if raw.batched:
-        return "no p90: so short that only means of batches were timed"
-    bound = upper_bound([value for block in found.blocks for value in block], 0.9)
-    if bound is None:
-        return f"no p90: {found.count} runs, {minimum_count(0.9)} are needed"
-    return f"p90 below {format_seconds(bound * scale)} ({found.count} runs, 99 % confidence)"
+def percentiles(
+    raw: RawRun, quantiles: Sequence[float], *, baseline_s: float | None = None
+) -> dict[str, Value | str]:
+    """`latency_p90` and the like: upper bounds in seconds, or why there is none.
+
+    Scaled like the latency, by the pooled baseline over the one beside.
+    """
+    found = samples(raw)
+    scale = 1.0 if baseline_s is None else baseline_s / found.baseline_median
+    return {
+        f"latency_{tails.name_of(quantile)}": tails.bound(
+            _single(found), quantile, batched=raw.batched, scale=scale
+        )
+        for quantile in quantiles
+    }
+
+
+def _single(found: Samples) -> list[float]:
+    return [value for block in found.blocks for value in block]
 
 
 def size(raw: RawRun) -> Value | str:
@@ -67,17 +88,51 @@ def peak_memory(raw: RawRun) -> Value | str:
 
 
 def load(raw: RawRun) -> Value | str:
-    """Seconds to open the session, runtime imported, file in the page cache."""
-    return Value(value=float(raw.footprint["load_s"]), unit="s", note="1 sample")
+    """Seconds to open the session: runtime imported, file in the page cache, engine built."""
+    return _once(raw.fresh("load_s"))
 
 
 def first_run(raw: RawRun) -> Value | str:
     """Seconds of the first inference of a session."""
-    return Value(value=float(raw.footprint["first_run_s"]), unit="s", note="1 sample")
+    return _once(raw.fresh("first_run_s"))
+
+
+def _once(found: Sequence[float]) -> Value:
+    """What a process does once: the median over fresh processes, an interval from three on."""
+    if len(found) == 1:
+        return Value(value=found[0], unit="s", note="1 sample")
+    return Value(
+        value=float(np.median(found)),
+        unit="s",
+        interval=median_interval(found),
+        note=f"median of {len(found)} fresh processes",
+    )
+
+
+def engine(raw: RawRun) -> dict[str, Value | str]:
+    """`build` (s) and `engine_size` (B) of a provider that compiles; empty where none did.
+
+    An engine is built once and kept by the content of the model: where this run found it built,
+    its time is not known.
+    """
+    if raw.footprint.get("build_s") is None and not raw.footprint.get("engine_cached"):
+        return {}
+    found: dict[str, Value | str] = {}
+    if raw.footprint.get("engine_cached"):
+        found["build"] = "the engine was built before and found in the cache"
+    else:
+        found["build"] = Value(value=float(raw.footprint["build_s"]), unit="s", note="1 sample")
+    held = raw.footprint.get("engine_bytes")
+    found["engine_size"] = (
+        "the provider does not tell its engine's size"
+        if held is None
+        else Value(value=float(held), unit="B")
+    )
+    return found
 
 
 def energy(_: RawRun) -> Value | str:
-    """Joules of a run: no sensor is read yet."""
+    """Joules of a run: a pass of its own, see `measure.energy`."""
     return "no power sensor"
 
 
@@ -91,15 +146,23 @@ METRICS: Mapping[str, Metric] = {
 
 
 def evaluate(
-    raw: RawRun, *, baseline_s: float | None = None, identical: bool = False
+    raw: RawRun,
+    *,
+    baseline_s: float | None = None,
+    identical: bool = False,
+    quantiles: Sequence[float] = (),
 ) -> tuple[dict[str, Value], dict[str, str]]:
-    """All metrics of a run: the values, and the reasons of those that are absent."""
-    values = {"latency": latency(raw, baseline_s=baseline_s, identical=identical)}
-    absent: dict[str, str] = {}
-    for name, metric in METRICS.items():
-        found = metric(raw)
-        if isinstance(found, Value):
-            values[name] = found
-        else:
-            absent[name] = found
-    return values, absent
+    """All metrics of a run: the values, and the reasons of those that are absent.
+
+    Args:
+        quantiles: Percentiles of the latency that are values of their own.
+    """
+    told = {"quantiles": quantiles} if quantiles else {}
+    found: dict[str, Value | str] = {
+        "latency": latency(raw, baseline_s=baseline_s, identical=identical, **told)
+    }
+    found |= percentiles(raw, quantiles, baseline_s=baseline_s)
+    found |= {name: metric(raw) for name, metric in METRICS.items()}
+    found |= engine(raw)
+    values = {name: value for name, value in found.items() if isinstance(value, Value)}
+    return values, {name: why for name, why in found.items() if isinstance(why, str)}

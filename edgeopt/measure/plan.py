@@ -1,5 +1,6 @@
 """`Protocol`: how much is run for one measurement. Rungs from cheap to publishable."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -31,6 +32,11 @@ class Protocol:
         repeats: Rounds that may be run once more in all, because the baseline drifted in them or
             the runs did not get their processors; neither looks at the candidate's ratio.
         profile_runs: Runs of the profiling pass.
+        cool_s: Longest wait between two rounds for the machine to come back within 3 °C of where
+            it began; 0 waits never.
+        pace_s: Length of a window at the user's rate, ten periods at least.
+        pace_pairs: Windows of each side at the user's rate.
+        percentiles: Which are values of their own, where the runs suffice for them.
         deadline_s: When the device ends a job of this rung.
     """
 
@@ -46,6 +52,10 @@ class Protocol:
     repeats: int
     profile_runs: int
     deadline_s: float
+    cool_s: float
+    pace_s: float
+    pace_pairs: int
+    percentiles: tuple[float, ...] = ()
 
     @property
     def warmup(self) -> Mapping[str, float]:
@@ -57,8 +67,15 @@ class Protocol:
             "tolerance": self.tolerance,
         }
 
+    def periods(self, rate_hz: float) -> int:
+        """Periods of a window at a rate."""
+        return max(10, math.ceil(self.pace_s * rate_hz))
+
     def estimate_s(self, latency_s: float, baseline_s: float) -> float:
-        """About how long a measurement takes, process starts and single runs included."""
+        """About how long a measurement takes, process starts and single runs included.
+
+        Waiting (for an idle or a cool machine) and windows at a rate come on top.
+        """
         start_s = 0.5
         block = sum(max(self.min_seconds, self.min_runs * each) for each in (latency_s, baseline_s))
         warm = sum(
@@ -81,6 +98,9 @@ QUICK = Protocol(
     repeats=1,
     profile_runs=10,
     deadline_s=180.0,
+    cool_s=0.0,
+    pace_s=2.0,
+    pace_pairs=2,
 )
 NORMAL = Protocol(
     name="normal",
@@ -95,6 +115,9 @@ NORMAL = Protocol(
     repeats=2,
     profile_runs=20,
     deadline_s=600.0,
+    cool_s=60.0,
+    pace_s=10.0,
+    pace_pairs=2,
 )
 PUBLISH = Protocol(
     name="publish",
@@ -109,6 +132,10 @@ PUBLISH = Protocol(
     repeats=2,
     profile_runs=50,
     deadline_s=3600.0,
+    cool_s=300.0,
+    pace_s=30.0,
+    pace_pairs=3,
+    percentiles=(0.9, 0.99),
 )
 PROTOCOLS: Mapping[str, Protocol] = {rung.name: rung for rung in (QUICK, NORMAL, PUBLISH)}
 

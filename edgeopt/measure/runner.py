@@ -1,29 +1,27 @@
 """`measure`: one candidate on one device, from files to values with a verdict."""
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.measurement import Failure, Value, Verdict
 from edgeopt.core.protocols import Target
-from edgeopt.errors import DeviceError, EdgeOptError, ModelError
+from edgeopt.measure.jobs import CandidateError, Device, settings_of
 from edgeopt.measure.metrics import evaluate
+from edgeopt.measure.pacing import paced_values
+from edgeopt.measure.placement import fallback, placement_text
 from edgeopt.measure.plan import Protocol
 from edgeopt.measure.raw import RawRun, Side
 from edgeopt.measure.verdicts import disturbed, judge
 
-_OF_THE_CANDIDATE = frozenset({"load_failed", "run_failed", "crash", "oom", "timeout"})
-_WORDS = {
-    "load_failed": "the runtime does not load it",
-    "run_failed": "the runtime does not run it",
-    "crash": "the runtime crashed",
-    "oom": "it does not fit into memory",
-    "timeout": "it took too long",
-}
+BUSY_SHARE, BUSY_WINDOW_S = 0.05, 3.0
+COOL_C = 3.0
+_GRACE_S = 60.0
+# A runtime takes about this many times a model's bytes to load and run it.
+_PEAK_PER_BYTE = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +29,9 @@ class Outcome:
     """What one measurement found.
 
     Args:
-        values: By metric: `latency`, `size`, `peak_memory`, `load`, `first_run`.
+        values: By metric: `latency`, `size`, `peak_memory`, `load`, `first_run`; `build` and
+            `engine_size` where the provider compiles, `latency_p90` and `latency_p99` where the
+            protocol has them, `paced_latency` and `deadline_misses` where a rate was given.
         absent: Metric to the reason why it has no value.
         verdict: Whether it holds.
         environment: Facts of the device during it.
@@ -48,74 +48,6 @@ class Outcome:
     device_s: float
 
 
-@dataclass(slots=True)
-class _Device:
-    """The target with a clock, and refusals turned into what they are."""
-
-    target: Target
-    quiet: AbstractContextManager[Any]
-    deadline_s: float
-    spent_s: float = field(default=0.0)
-
-    def ask(self, verb: str, **arguments: Any) -> Mapping[str, Any]:
-        """One job while the host is quiet.
-
-        Raises:
-            _CandidateError: The candidate cannot be used.
-            ModelError: The baseline cannot be used.
-            DeviceError: The device cannot do what was asked.
-        """
-        with self.quiet:
-            start = time.monotonic()
-            try:
-                reply = self.target.request(verb, deadline_s=self.deadline_s, **arguments)
-            finally:
-                self.spent_s += time.monotonic() - start
-        if reply["ok"]:
-            return reply
-        raise _refusal(reply["error"], self.target.name, verb)
-
-
-class _CandidateError(Exception):
-    """Carries the failure of a candidate out of the sequence of jobs."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.reason)
-        self.failure = failure
-
-
-def _refusal(error: Mapping[str, str], device: str, verb: str) -> Exception:
-    code, phase = error["code"], error.get("phase", "")
-    if code == "bad_request":
-        return EdgeOptError(f"the agent refused {verb}: {error['text']}", where=device)
-    blameless = phase in {"start", "import"} and code not in {"oom"}
-    if code not in _OF_THE_CANDIDATE or blameless:
-        return DeviceError(error["text"], where=device, hint=error["hint"])
-    reason = f"{_WORDS[code]} ({phase or verb}): {error['text']}"
-    if phase.endswith("baseline"):
-        return ModelError(
-            f"the baseline cannot be measured: {reason}",
-            where=device,
-            hint=error["hint"] or "check that the given model runs on this device",
-        )
-    return _CandidateError(Failure(stage=_stage(phase), reason=reason))
-
-
-def _stage(phase: str) -> str:
-    return "run" if phase.startswith("run") else "load"
-
-
-def settings_of(settings: RuntimeSettings) -> dict[str, Any]:
-    """Runtime settings as the agent takes them."""
-    return {
-        "provider": settings.provider,
-        "threads": settings.threads,
-        "spinning": settings.spinning,
-        "optimization": settings.optimization,
-        "options": dict(settings.options),
-    }
-
-
 def measure(
     target: Target,
     *,
@@ -128,12 +60,15 @@ def measure(
     identical: bool = False,
     baseline_latency_s: float | None = None,
     quiet: AbstractContextManager[Any] | None = None,
+    wait_s: float = 0.0,
+    rate_hz: float | None = None,
+    together: bool | Literal["auto"] = "auto",
 ) -> Outcome | Failure:
     """Measure a candidate beside the baseline.
 
     The footprint comes first: it finds out cheaply what cannot be loaded or run. Then come the
     rounds of alternating blocks, each in a fresh process that opens the two models in another
-    order, and last the profile.
+    order, the windows at the user's rate, and last the profile.
 
     Args:
         target: An open device.
@@ -147,70 +82,213 @@ def measure(
         baseline_latency_s: Pooled median of the baseline over the study; None takes this run's.
         quiet: A lock held while the device works; work that competes with it on this host
             takes it too.
+        wait_s: How long to wait for an idle machine before anything is measured.
+        rate_hz: Inferences a second that the user needs; None measures no paced latency.
+        together: Whether both sessions may be resident at once; `auto` asks the device's memory.
 
     Raises:
         DeviceError: The device or its agent fails, or lacks the provider.
         ModelError: The baseline cannot be run.
     """
-    guard = nullcontext() if quiet is None else quiet
-    device = _Device(target=target, quiet=guard, deadline_s=protocol.deadline_s)
-    both: dict[Side, RuntimeSettings] = {"candidate": settings, "baseline": baseline_settings}
-    file, given, samples = target.put(candidate), target.put(baseline), target.put(feeds)
-    alone = {"model": file, "feeds": samples, "settings": settings_of(settings)}
+    run = _Run(
+        device=Device(
+            target=target,
+            quiet=nullcontext() if quiet is None else quiet,
+            deadline_s=protocol.deadline_s,
+        ),
+        places={"candidate": target.put(candidate), "baseline": target.put(baseline)},
+        feeds=target.put(feeds),
+        settings={"candidate": settings, "baseline": baseline_settings},
+        protocol=protocol,
+    )
+    same_file = identical or candidate == baseline
     try:
-        footprint = device.ask("footprint", **alone)
-        rounds, repeated = _rounds(device, file, given, samples, both, protocol)
-    except _CandidateError as error:
+        raw, repeated = run.all(
+            wait_s=wait_s,
+            rate_hz=rate_hz,
+            together=together,
+            baseline_bytes=None if same_file else baseline.stat().st_size,
+        )
+    except CandidateError as error:
         return error.failure
-    try:
-        profile = device.ask("profile", **alone, runs=protocol.profile_runs)
-    except _CandidateError:
-        # It was loaded and run; that it cannot be profiled costs the layers, not the numbers.
-        profile = None
-    raw = RawRun(footprint=footprint, rounds=rounds, profile=profile)
-    values, absent = evaluate(raw, baseline_s=baseline_latency_s, identical=identical)
-    verdict = judge(raw, protocol=protocol, settings=both, identical=identical)
-    facts = environment(rounds, protocol)
+    values, absent = evaluate(
+        raw,
+        baseline_s=baseline_latency_s,
+        identical=identical,
+        quantiles=protocol.percentiles,
+    )
+    if raw.pace is not None and rate_hz is not None:
+        values |= paced_values(raw.pace, rate_hz)
     return Outcome(
         values=values,
         absent=absent,
-        verdict=verdict,
-        environment={**facts, "repeated": str(repeated)} if repeated else facts,
-        profile=profile,
-        device_s=device.spent_s,
+        verdict=judge(
+            raw,
+            protocol=protocol,
+            settings=run.settings,
+            identical=identical,
+            baseline_s=baseline_latency_s,
+        ),
+        environment={
+            **environment(raw.rounds, protocol),
+            "placement": placement_text(raw, settings.provider),
+            **({"repeated": str(repeated)} if repeated else {}),
+        },
+        profile=raw.profile,
+        device_s=run.device.spent_s,
     )
 
 
-def _rounds(
-    device: _Device,
-    candidate: str,
-    baseline: str,
-    feeds: str,
-    settings: Mapping[Side, RuntimeSettings],
-    protocol: Protocol,
-) -> tuple[list[Mapping[str, Any]], int]:
-    """The rounds of a protocol, and how many more were run in place of disturbed ones."""
-    rounds: list[Mapping[str, Any]] = []
-    left = protocol.repeats
-    while len(rounds) < protocol.rounds:
-        found = device.ask(
-            "bench",
-            candidate=candidate,
-            baseline=baseline,
-            feeds=feeds,
-            settings=settings_of(settings["candidate"]),
-            baseline_settings=settings_of(settings["baseline"]),
-            first="candidate" if len(rounds) % 2 == 0 else "baseline",
-            warmup=protocol.warmup,
-            pairs=protocol.pairs,
-            min_seconds=protocol.min_seconds,
-            min_runs=protocol.min_runs,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Run:
+    """One measurement under way: what every job of it needs."""
+
+    device: Device
+    places: Mapping[Side, str]
+    feeds: str
+    settings: Mapping[Side, RuntimeSettings]
+    protocol: Protocol
+
+    def all(
+        self,
+        *,
+        wait_s: float,
+        rate_hz: float | None,
+        together: bool | Literal["auto"],
+        baseline_bytes: int | None,
+    ) -> tuple[RawRun, int]:
+        """Every job in its order; and how many rounds were run in place of disturbed ones."""
+        before = self._idle(wait_s) if wait_s or self.protocol.cool_s else None
+        footprint = self._alone("footprint")
+        memory = {
+            "together": together,
+            "needs_bytes": self._needs(footprint, baseline_bytes),
+        }
+        start_c = None if before is None else before["temperature_c"]
+        rounds, cooled, repeated = self._rounds(memory, start_c)
+        pace = None if rate_hz is None else self._pace(memory, rate_hz)
+        profile = self._profile("candidate")
+        return RawRun(
+            footprint=footprint,
+            rounds=rounds,
+            profile=profile,
+            baseline_profile=self._beside(profile),
+            pace=pace,
+            waited=before if wait_s else None,
+            cooled=cooled,
+        ), repeated
+
+    def _alone(self, verb: str, side: Side = "candidate", **more: Any) -> Mapping[str, Any]:
+        """A job of one model, always under the candidate's settings."""
+        return self.device.ask(
+            verb,
+            model=self.places[side],
+            feeds=self.feeds,
+            settings=settings_of(self.settings["candidate"]),
+            **more,
         )
-        if left and disturbed(found, settings):
-            left -= 1
-        else:
-            rounds.append(found)
-    return rounds, protocol.repeats - left
+
+    def _beside(self, profile: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+        """The baseline's profile, where the candidate's has nodes on another provider."""
+        nodes = () if profile is None else profile["nodes"]
+        elsewhere = fallback(nodes, self.settings["candidate"].provider)
+        if not elsewhere.count:
+            return None
+        if self.places["candidate"] == self.places["baseline"]:
+            return profile
+        return self._profile("baseline")
+
+    def _profile(self, side: Side) -> Mapping[str, Any] | None:
+        """A profile; it was loaded and run before, so having none costs layers, not numbers."""
+        try:
+            return self._alone("profile", side, runs=self.protocol.profile_runs)
+        except CandidateError:
+            return None
+
+    def _needs(
+        self, footprint: Mapping[str, Any], baseline_bytes: int | None
+    ) -> dict[Side, int | None]:
+        """Peak memory of both; the baseline's is asked for only where it could matter."""
+        peak, room = footprint["peak_memory_bytes"], footprint.get("available_bytes")
+        if baseline_bytes is None or peak is None or room is None:
+            return {"candidate": peak, "baseline": peak if baseline_bytes is None else None}
+        rough = _PEAK_PER_BYTE * max(baseline_bytes, int(footprint["size_bytes"]))
+        if peak + rough < room / 2:
+            return {"candidate": peak, "baseline": rough}
+        try:
+            return {
+                "candidate": peak,
+                "baseline": self._alone("footprint", "baseline")["peak_memory_bytes"],
+            }
+        except CandidateError:
+            # Under the candidate's settings the baseline may not run; under its own it shall.
+            return {"candidate": peak, "baseline": rough}
+
+    def _pair(self, verb: str, memory: Mapping[str, Any], **more: Any) -> Mapping[str, Any]:
+        """A job of both models."""
+        return self.device.ask(
+            verb,
+            **self.places,
+            feeds=self.feeds,
+            settings=settings_of(self.settings["candidate"]),
+            baseline_settings=settings_of(self.settings["baseline"]),
+            warmup=self.protocol.warmup,
+            **memory,
+            **more,
+        )
+
+    def _rounds(
+        self, memory: Mapping[str, Any], start_c: float | None
+    ) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]], int]:
+        """The rounds of the protocol, what was seen of resting, and how many rounds ran twice."""
+        rounds: list[Mapping[str, Any]] = []
+        cooled: list[Mapping[str, Any]] = []
+        protocol, left = self.protocol, self.protocol.repeats
+        while len(rounds) < protocol.rounds:
+            if start_c is not None and (rounds or left < protocol.repeats):
+                cooled.append(self._cool(start_c + COOL_C))
+            found = self._pair(
+                "bench",
+                memory,
+                first="candidate" if len(rounds) % 2 == 0 else "baseline",
+                pairs=protocol.pairs,
+                min_seconds=protocol.min_seconds,
+                min_runs=protocol.min_runs,
+            )
+            if left and disturbed(found, self.settings):
+                left -= 1
+            else:
+                rounds.append(found)
+        return rounds, cooled, protocol.repeats - left
+
+    def _pace(self, memory: Mapping[str, Any], rate_hz: float) -> Mapping[str, Any]:
+        """Windows at the user's rate."""
+        protocol = self.protocol
+        periods = protocol.periods(rate_hz)
+        return self._pair(
+            "pace",
+            memory,
+            first="candidate",
+            rate_hz=rate_hz,
+            periods=periods,
+            pairs=protocol.pace_pairs,
+            deadline_s=protocol.deadline_s + 2 * protocol.pace_pairs * periods / rate_hz,
+        )
+
+    def _idle(self, wait_s: float) -> Mapping[str, Any]:
+        """Wait for an idle machine; with 0 s only look at it."""
+        return self.device.ask(
+            "idle",
+            wait_s=wait_s,
+            window_s=BUSY_WINDOW_S if wait_s else 0.0,
+            busy_share=BUSY_SHARE if wait_s else None,
+            deadline_s=wait_s + _GRACE_S,
+        )
+
+    def _cool(self, below_c: float) -> Mapping[str, Any]:
+        """Wait until the machine is nearly as cool as it was."""
+        wait_s = self.protocol.cool_s
+        return self.device.ask("idle", wait_s=wait_s, below_c=below_c, deadline_s=wait_s + _GRACE_S)
 
 
 def environment(rounds: Sequence[Mapping[str, Any]], protocol: Protocol) -> dict[str, str]:
@@ -233,4 +311,6 @@ def environment(rounds: Sequence[Mapping[str, Any]], protocol: Protocol) -> dict
         found["load"] = f"{max(load):.2f}"
     if heat:
         found["temperature_c"] = f"{max(heat):.0f}"
+    if not all(each.get("together", True) for each in rounds):
+        found["together"] = "false"
     return found

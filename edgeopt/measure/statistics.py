@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from edgeopt.core.samples import Interval, student
+
 CONFIDENCE = 0.99
 
 
@@ -71,3 +73,28 @@ def settled(medians: Sequence[float], tolerance: float) -> bool:
     if len(medians) < 2:
         return False
     return abs(medians[-1] - medians[-2]) <= tolerance * medians[-2]
+
+
+def median_interval(values: Sequence[float]) -> Interval | None:
+    """The median of positive values with a 95 % interval; None from fewer than three.
+
+    Student's interval of the mean logarithm, stretched to hold the median: single loads of a
+    model scatter by factors, and three of them bound nothing by their order.
+    """
+    if len(values) < 3:
+        return None
+    logs = np.log(np.asarray(values, dtype=np.float64))
+    reach = student(len(values) - 1) * float(logs.std(ddof=1)) / math.sqrt(len(values))
+    centre, median = float(logs.mean()), float(np.median(values))
+    low, high = math.exp(centre - reach), math.exp(centre + reach)
+    return Interval(value=median, low=min(low, median), high=max(high, median))
+
+
+def share_interval(hits: int, count: int) -> Interval:
+    """A share with Wilson's 95 % interval."""
+    z = student(None)
+    share, scale = hits / count, 1 + z * z / count
+    centre = (share + z * z / (2 * count)) / scale
+    reach = z * math.sqrt(share * (1 - share) / count + z * z / (4 * count * count)) / scale
+    low, high = max(0.0, centre - reach), min(1.0, centre + reach)
+    return Interval(value=share, low=min(low, share), high=max(high, share))

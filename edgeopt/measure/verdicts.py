@@ -4,7 +4,7 @@ Every check looks at raw facts of the run, never at the result that it would lik
 returns one verdict; together the worst counts and all reasons are kept.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,15 @@ import numpy as np
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.measurement import Status, Verdict
 from edgeopt.core.samples import TIE
+from edgeopt.measure import circumstances as seen
 from edgeopt.measure.metrics import samples
+from edgeopt.measure.placement import placed
 from edgeopt.measure.plan import Protocol
-from edgeopt.measure.raw import RawRun, Side
-from edgeopt.measure.statistics import drift, settled
+from edgeopt.measure.raw import SIDES, RawRun, Side
+from edgeopt.measure.statistics import drift, median_interval, settled
 
-CPU = "CPUExecutionProvider"
 DRIFT_SUSPECT, DRIFT_INVALID = 0.03, 0.10
-STARVED_SUSPECT, STARVED_INVALID = 0.85, 0.25
-# Half starved is suspect, not invalid: both sides of a pair starve alike, and what does not cancel
-# widens the interval by itself. Below a quarter there are too few undisturbed runs in a block.
-HEAT_C = 10.0
-CLOCK = 0.05
-SWAPPED_PAGES = 256
-SIDES: tuple[Side, ...] = ("candidate", "baseline")
+CANARY, CANARY_MUCH = 0.03, 0.10
 
 
 def _verdict(status: Status, *reasons: str) -> Verdict:
@@ -79,99 +74,38 @@ def steady(raw: RawRun) -> Verdict:
     return _verdict(status, f"drift: the baseline changed by {worst:+.1%} between blocks")
 
 
-def disturbed(bench: Mapping[str, Any], settings: Mapping[Side, RuntimeSettings]) -> bool:
-    """Whether a round is worth repeating: drift or starvation beyond the limit of invalid."""
-    return abs(drift_of(bench)) > DRIFT_INVALID or share_of([bench], settings) < STARVED_INVALID
+def canary(raw: RawRun, baseline_s: float | None) -> Verdict:
+    """The baseline beside this candidate against the session's: is the device still the same?
 
-
-def share_of(
-    rounds: Sequence[Mapping[str, Any]], settings: Mapping[Side, RuntimeSettings]
-) -> float:
-    """Which share of the processor time that it needed the worse side got.
-
-    Spinning threads use theirs all the time; without spinning only the calling thread must. The
-    median over blocks, so that one interruption does not condemn a run. 1 on other providers.
+    More than 3 % is told where three fresh processes show it, with fewer only what is above the
+    5 % that sessions of the same bytes may differ by. It does not touch the ratio, which is
+    paired; it says that the device is in another state than when the absolute time was taken.
     """
-    shares: list[float] = []
-    for side in SIDES:
-        wanted = settings[side]
-        if wanted.provider != CPU:
-            continue
-        threads = min(float(wanted.threads), float(rounds[0]["processors"]))
-        need = max(1.0, 0.8 * threads) if wanted.spinning else 1.0
-        blocks = [block for each in rounds for block in each[side]["blocks"]]
-        shares.append(float(np.median([b["cpu_s"] / b["wall_s"] / need for b in blocks])))
-    return min(shares, default=1.0)
-
-
-def fed(raw: RawRun, settings: Mapping[Side, RuntimeSettings]) -> Verdict:
-    """Processor time against wall time: a run on the CPU provider must have got its processors."""
-    share = share_of(raw.rounds, settings)
-    if share >= STARVED_SUSPECT:
+    if baseline_s is None or not raw.rounds:
         return Verdict()
-    status: Status = "invalid" if share < STARVED_INVALID else "suspect"
-    return _verdict(status, f"starved: the runs got {share:.0%} of the processor time they needed")
-
-
-def quiet(raw: RawRun, settings: Mapping[Side, RuntimeSettings]) -> Verdict:
-    """Others must leave as many processors as the run needs; median over blocks."""
-    processors = float(raw.rounds[0]["processors"])
-    threads = min(float(max(each.threads for each in settings.values())), processors)
-    others = [
-        (block["busy_s"] - block["cpu_s"]) / block["wall_s"]
-        for block in raw.all_blocks()
-        if block["busy_s"] is not None
+    found = samples(raw)
+    change = found.baseline_median / baseline_s - 1
+    medians = [
+        float(np.median([np.median(b["times_s"]) for b in each["baseline"]["blocks"]]))
+        for each in raw.rounds
     ]
-    if not others or float(np.median(others)) <= processors - 0.9 * threads:
+    interval = median_interval(medians)
+    shown = abs(change) > TIE if interval is None else not interval.contains(baseline_s)
+    if not shown or abs(change) <= CANARY:
         return Verdict()
+    much = abs(change) > CANARY_MUCH
+    advice = "; the device is in another state: measure the baseline again" if much else ""
     return _verdict(
         "suspect",
-        f"busy: other work kept {float(np.median(others)):.1f} of {processors:g} processors",
+        f"canary_drift: the baseline beside it took {change:+.1%} of the session's time; "
+        f"the ratio is paired and holds{advice}",
     )
 
 
-def in_memory(raw: RawRun) -> Verdict:
-    """Nothing may be swapped while blocks are timed."""
-    pages = sum(block["swapped_pages"] or 0 for block in raw.all_blocks())
-    if pages < SWAPPED_PAGES:
-        return Verdict()
-    return _verdict("invalid", f"swap: {pages} pages were swapped during the blocks")
-
-
-def cool(raw: RawRun) -> Verdict:
-    """Heat and clocks within a process, where the machine tells them."""
-    verdict = Verdict()
-    for each in raw.rounds:
-        blocks = [block for side in SIDES for block in each[side]["blocks"]]
-        heat = _known(blocks, "temperature_c")
-        clocks = _known(blocks, "clock_hz")
-        if heat and max(heat) - min(heat) > HEAT_C:
-            verdict &= _verdict("suspect", f"heat: {min(heat):.0f} to {max(heat):.0f} °C")
-        if clocks and min(clocks) < (1 - CLOCK) * max(clocks):
-            text = f"clock: {min(clocks) / 1e6:.0f} to {max(clocks) / 1e6:.0f} MHz"
-            verdict &= _verdict("suspect", text)
-    return verdict
-
-
-def _known(blocks: Sequence[Mapping[str, Any]], key: str) -> list[float]:
-    return [float(block[key]) for block in blocks if block[key] is not None]
-
-
-def placed(raw: RawRun, settings: RuntimeSettings) -> Verdict:
-    """Nodes must run on the provider that was asked for."""
-    nodes = raw.nodes
-    elsewhere = [node for node in nodes if node["provider"] != settings.provider]
-    if not elsewhere:
-        return Verdict()
-    total = sum(node["time_s"] for node in nodes) or 1.0
-    share = sum(node["time_s"] for node in elsewhere) / total
-    kinds = ", ".join(sorted({str(node["op"]) for node in elsewhere})[:5])
-    status: Status = "invalid" if len(elsewhere) == len(nodes) else "suspect"
-    return _verdict(
-        status,
-        f"fallback: {len(elsewhere)} of {len(nodes)} nodes ({share:.0%} of the time; {kinds}) "
-        f"ran outside of {settings.provider}",
-    )
+def disturbed(bench: Mapping[str, Any], settings: Mapping[Side, RuntimeSettings]) -> bool:
+    """Whether a round is worth repeating: drift or starvation beyond the limit of invalid."""
+    starved = seen.share_of([bench], settings) < seen.STARVED_INVALID
+    return starved or abs(drift_of(bench)) > DRIFT_INVALID
 
 
 def same(raw: RawRun, identical: bool) -> Verdict:
@@ -192,17 +126,29 @@ def judge(
     protocol: Protocol,
     settings: Mapping[Side, RuntimeSettings],
     identical: bool,
+    baseline_s: float | None = None,
 ) -> Verdict:
-    """The verdict of a run: the worst of all checks, with every reason."""
+    """The verdict of a run: the worst of all checks, with every reason.
+
+    Args:
+        baseline_s: Pooled median of the baseline over the session; None where there is none.
+    """
     checks: tuple[Callable[[], Verdict], ...] = (
         lambda: warmed_up(raw, protocol),
         lambda: enough_blocks(raw),
         lambda: steady(raw),
-        lambda: fed(raw, settings),
-        lambda: quiet(raw, settings),
-        lambda: in_memory(raw),
-        lambda: cool(raw),
-        lambda: placed(raw, settings["candidate"]),
+        lambda: canary(raw, baseline_s),
+        lambda: seen.waited(raw),
+        lambda: seen.fed(raw, settings),
+        lambda: seen.quiet(raw, settings),
+        lambda: seen.free_gpu(raw),
+        lambda: seen.in_memory(raw),
+        lambda: seen.together(raw),
+        lambda: seen.cool(raw),
+        lambda: seen.cooled(raw),
+        lambda: seen.clocked(raw),
+        lambda: seen.throttled(raw),
+        lambda: placed(raw, settings["candidate"].provider),
         lambda: same(raw, identical),
     )
     verdict = Verdict()
