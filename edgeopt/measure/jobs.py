@@ -11,10 +11,16 @@ from edgeopt.core.measurement import Failure
 from edgeopt.core.protocols import Target
 from edgeopt.errors import DeviceError, EdgeOptError, ModelError
 
-_OF_THE_CANDIDATE = frozenset({"load_failed", "run_failed", "crash", "oom", "timeout"})
+_OF_THE_CANDIDATE = frozenset(
+    {"load_failed", "run_failed", "bad_option", "crash", "oom", "timeout"}
+)
+COMPILING = frozenset({"TensorrtExecutionProvider", "OpenVINOExecutionProvider"})
+"""Providers that build an engine when a session is opened: minutes, the first time."""
+BUILD_S = 3600.0
 _WORDS = {
     "load_failed": "the runtime does not load it",
     "run_failed": "the runtime does not run it",
+    "bad_option": "the provider does not have an option of its settings",
     "crash": "the runtime crashed",
     "oom": "it does not fit into memory",
     "timeout": "it took too long",
@@ -74,6 +80,8 @@ def settings_of(settings: RuntimeSettings) -> dict[str, Any]:
         "optimization": settings.optimization,
         "options": dict(settings.options),
     }
+    if settings.affinity:
+        found["affinity"] = list(settings.affinity)
     return found
 
 

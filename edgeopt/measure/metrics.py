@@ -1,6 +1,7 @@
 """Metrics as pure functions of one raw run: a value with its unit, or the reason for none."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from edgeopt.core.samples import Interval, Samples
 from edgeopt.measure import tails
 from edgeopt.measure.raw import RawRun
 from edgeopt.measure.statistics import median_interval
+from edgeopt.units import format_seconds
 
 Metric = Callable[[RawRun], Value | str]
 
@@ -112,22 +114,21 @@ def _once(found: Sequence[float]) -> Value:
 def engine(raw: RawRun) -> dict[str, Value | str]:
     """`build` (s) and `engine_size` (B) of a provider that compiles; empty where none did.
 
-    An engine is built once and kept by the content of the model: where this run found it built,
-    its time is not known.
+    An engine is built once and kept by the content of the model: where this run found it there,
+    the build of another day is told as such, and not as a value of this run.
     """
-    if raw.footprint.get("build_s") is None and not raw.footprint.get("engine_cached"):
+    made: Mapping[str, Any] | None = raw.footprint.get("engine")
+    if made is None:
         return {}
-    found: dict[str, Value | str] = {}
-    if raw.footprint.get("engine_cached"):
-        found["build"] = "the engine was built before and found in the cache"
+    seconds = [float(each) for each in raw.footprint.get("build_s") or ()]
+    found: dict[str, Value | str] = {"engine_size": Value(value=float(made["bytes"]), unit="B")}
+    if seconds:
+        found["build"] = _once(seconds)
     else:
-        found["build"] = Value(value=float(raw.footprint["build_s"]), unit="s", note="1 sample")
-    held = raw.footprint.get("engine_bytes")
-    found["engine_size"] = (
-        "the provider does not tell its engine's size"
-        if held is None
-        else Value(value=float(held), unit="B")
-    )
+        then = format_seconds(float(made["build_s"]))
+        found["build"] = f"the engine was kept from an earlier build, which took {then}"
+    if not made.get("reused", True):
+        found["engine_size"] = "the runtime does not take the engine that it kept: it builds anew"
     return found
 
 

@@ -62,10 +62,12 @@ def placed(raw: RawRun, provider: str) -> Verdict:
 def placement_text(raw: RawRun, provider: str) -> str:
     """Where nodes ran, in words."""
     found = fallback(raw.nodes, provider)
+    compiled = raw.profile is not None and raw.profile.get("compiled")
     if not found.of:
         return "unknown: the provider does not tell its nodes"
-    if not found.count and found.of == 1:
-        return f"one node on {provider}: what is inside is unknown where it was compiled"
+    if not found.count and (compiled or found.of == 1):
+        inside = "which hides the nodes inside" if compiled else "as one node"
+        return f"all of it on {provider}, {inside}"
     if not found.count:
         return f"all {found.of} nodes on {provider}"
     inside = found.of - found.count

@@ -1,7 +1,7 @@
 """`measure`: one candidate on one device, from files to values with a verdict."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -9,7 +9,7 @@ from typing import Any, Literal
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.measurement import Failure, Value, Verdict
 from edgeopt.core.protocols import Target
-from edgeopt.measure.jobs import CandidateError, Device, settings_of
+from edgeopt.measure.jobs import BUILD_S, COMPILING, CandidateError, Device, settings_of
 from edgeopt.measure.metrics import evaluate
 from edgeopt.measure.pacing import paced_values
 from edgeopt.measure.placement import fallback, placement_text
@@ -159,7 +159,7 @@ class _Run:
     ) -> tuple[RawRun, int]:
         """Every job in its order; and how many rounds were run in place of disturbed ones."""
         before = self._idle(wait_s) if wait_s or self.protocol.cool_s else None
-        footprint = self._alone("footprint")
+        footprint = self._footprint()
         memory = {
             "together": together,
             "needs_bytes": self._needs(footprint, baseline_bytes),
@@ -187,6 +187,29 @@ class _Run:
             settings=settings_of(self.settings["candidate"]),
             **more,
         )
+
+    def _footprint(self) -> Mapping[str, Any]:
+        """The candidate's footprint, and the engines of both built where the providers compile."""
+        found = self._alone(
+            "footprint",
+            deadline_s=self._build_deadline("candidate"),
+            rebuild=self.protocol.rebuild,
+        )
+        if self.settings["baseline"].provider in COMPILING:
+            # A baseline that cannot be built fails in the first round, as the baseline.
+            with suppress(CandidateError):
+                self.device.ask(
+                    "footprint",
+                    model=self.places["baseline"],
+                    feeds=self.feeds,
+                    settings=settings_of(self.settings["baseline"]),
+                    deadline_s=self._build_deadline("baseline"),
+                )
+        return found
+
+    def _build_deadline(self, side: Side) -> float:
+        extra = self.settings[side].provider in COMPILING
+        return self.protocol.deadline_s + (BUILD_S if extra else 0.0)
 
     def _beside(self, profile: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The baseline's profile, where the candidate's has nodes on another provider."""
