@@ -198,14 +198,18 @@ def forget_peak():
 
 
 def state():
-    """What changes between two blocks: load, busy processor seconds, swap, heat, clocks."""
-    return {
+    """What changes between two blocks: load, processor seconds, swap, heat, clocks, throttling."""
+    import throttle  # here: it reads through this module
+
+    found = {
         "load": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "busy_s": _busy_s(),
         "swapped_pages": _swapped_pages(),
         "temperature_c": _temperature_c(),
         "clock_hz": _clock_hz(),
     }
+    found.update(throttle.state())
+    return found
 
 
 def _busy_s():

@@ -10,7 +10,7 @@ import edgeopt
 
 FOLDER = Path(edgeopt.__file__).parent / "device_agent"
 FILES = sorted(FOLDER.rglob("*.py"))
-OWN = {path.stem for path in FILES} | {path.parent.name for path in FILES} | {path.name for path in FOLDER.iterdir() if path.is_dir()}
+OWN = {path.stem for path in FILES} | {path.name for path in FOLDER.iterdir() if path.is_dir()}
 # What a device has: the standard library of 3.6, numpy, onnxruntime.
 ALLOWED = set(sys.stdlib_module_names) | {"numpy", "onnxruntime"} | OWN
 BANNED_MODULES = {"dataclasses", "contextvars", "importlib.metadata", "importlib.resources"}
