@@ -61,6 +61,23 @@ def parse_bytes(text: str) -> int:
     return round(value * _BYTES[unit.lower()])
 
 
+def parse_rate_hz(text: str) -> float:
+    """`30/s`, `30Hz`, `30fps`, `12/min`, `30` to hertz: a rate is a count, and per second if bare."""
+    value, unit = _split(text, "a rate", "30/s, 30Hz or 12/min")
+    per_s = {"": 1.0, "hz": 1.0, "/s": 1.0, "fps": 1.0, "khz": 1e3, "/min": 1 / 60, "/h": 1 / 3600}
+    if unit.lower() not in per_s or not value > 0:
+        raise UsageError(f"{text!r} is not a rate above zero", hint="write 30/s, 30Hz or 12/min")
+    return value * per_s[unit.lower()]
+
+
+def format_age(value_s: float) -> str:
+    """How long ago, in the unit that a person would choose."""
+    for limit, scale, unit in ((90, 1, "s"), (5400, 60, "min"), (129600, 3600, "h")):
+        if value_s < limit:
+            return f"{max(0.0, value_s) / scale:.0f} {unit}"
+    return f"{value_s / 86400:.0f} days"
+
+
 def parse_drop(text: str) -> Drop:
     """`1pt` is one point of 100; `1%` one hundredth of the baseline. A bare number is refused."""
     value, unit = _split(text, "an accuracy drop", "1pt or 1%")
