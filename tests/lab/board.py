@@ -5,17 +5,20 @@ import os
 import signal
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edgeopt.core.device import DeviceEntry
+from edgeopt.core.protocols import Target
 from tests.lab import openssh
 from tests.lab.openssh import LAB, USER, Settings, Sshd
 from tests.lab.wire import Wire
 
 ARM64_PYTHON = LAB / "arm64/root/usr/bin/python3"
+# Opens a device by its entry, and closes it when the test ends; see `conftest.reach`.
+Reach = Callable[..., Target]
 _MARK = "EDGEOPT_LAB_BOARD"
 
 

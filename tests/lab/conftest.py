@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from edgeopt.core.device import DeviceEntry
+from edgeopt.core.protocols import Target
+from edgeopt.targets.open import open_target
+from edgeopt.targets.pipe import Patience
 from tests.lab import openssh
-from tests.lab.board import ARM64_PYTHON, Board, Network
+from tests.lab.board import ARM64_PYTHON, Board, Network, Reach
 
 
 @pytest.fixture(scope="session")
@@ -48,3 +52,17 @@ def network(server: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
 def board(network: Network) -> Board:
     """One board, `lab-ssh`, that works."""
     return network.board("lab-ssh")
+
+
+@pytest.fixture
+def reach(network: Network, tmp_path: Path) -> Iterator[Reach]:
+    """Opens a device by its entry; whatever happens, it is closed before the network is."""
+    opened: list[Target] = []
+
+    def call(entry: DeviceEntry, patience: Patience | None = None) -> Target:
+        opened.append(open_target(entry, folder=tmp_path, patience=patience))
+        return opened[-1]
+
+    yield call
+    for target in opened:
+        target.close()
