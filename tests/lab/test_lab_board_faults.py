@@ -4,6 +4,7 @@ The boards are this machine behind a real sshd. A read-only and a small file sys
 board's server sees stand in for a protected home and for a full SD card.
 """
 
+import functools
 import os
 import shlex
 import sys
@@ -254,6 +255,11 @@ def test_hung_run(reach: Reach, board: Board, tmp_path: Path) -> None:
     assert board.quiet()
 
 
+def empty(group: Path) -> bool:
+    """Whether no process is in a control group."""
+    return not (group / "cgroup.procs").read_text()
+
+
 @pytest.fixture
 def little_memory() -> Iterator[Path]:
     """A control group with 400 MB: its processes are killed by the kernel when they need more."""
@@ -270,7 +276,7 @@ def little_memory() -> Iterator[Path]:
                 group.rmdir()
             continue
         yield group
-        assert openssh.wait_for(lambda: not (group / "cgroup.procs").read_text())
+        assert openssh.wait_for(functools.partial(empty, group))
         group.rmdir()
         return
     pytest.skip("limiting a board's memory needs root and a memory control group")
