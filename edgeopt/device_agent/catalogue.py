@@ -9,8 +9,13 @@ MODULES = {
     "bench": "bench",
     "pace": "pace",
     "idle": "idle",
+    "energy": "energy",
     "profile": "verbs",
     "infer": "inference",
+    "build": "engines",
+    "build_one": "engines",
+    "prove": "prove",
+    "prove_one": "prove",
     "health": "health",
     "install": "install",
 }

@@ -43,7 +43,7 @@ def window(timed, rate_hz, periods, clock=time.perf_counter, sleep=time.sleep):
     gc.disable()
     try:
         cpu, wall = time.process_time(), clock()
-        times, missed = _run(timed, rate_hz, periods, clock, sleep)
+        times, missed = run_periods(timed, rate_hz, periods, clock, sleep)
         wall, cpu = clock() - wall, time.process_time() - cpu
     except Exception as error:  # the runtime's errors have no common class
         raise sessions.runtime_failure("run_failed", error) from error
@@ -54,7 +54,8 @@ def window(timed, rate_hz, periods, clock=time.perf_counter, sleep=time.sleep):
     return dict(timing.between(before, machine.state()), **found)
 
 
-def _run(timed, rate_hz, periods, clock, sleep):
+def run_periods(timed, rate_hz, periods, clock=time.perf_counter, sleep=time.sleep):
+    """Run in periods; seconds from the start of each served one to its result, and misses."""
     period = 1.0 / rate_hz
     times, missed, number = [], 0, 0
     begin = clock()
