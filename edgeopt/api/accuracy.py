@@ -1,14 +1,16 @@
 """Accuracy of built models on the parts of the data, always paired with the baseline."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
+from edgeopt.api.once import Once
 from edgeopt.api.subject import Subject
 from edgeopt.core.candidate import RuntimeSettings
-from edgeopt.core.data import Feed, Part
+from edgeopt.core.data import DataSet, Feed, Part
 from edgeopt.core.measurement import Value
 from edgeopt.core.protocols import AccuracyMetric
 from edgeopt.core.samples import Interval
@@ -27,53 +29,60 @@ PROBE_SAMPLES = 512
 """A probe looks for a collapse, not for tenths of a point: so many samples tell."""
 
 
-class Accuracy:
-    """Scores models on one subject's data; the baseline is scored once a part.
-
-    Outputs are computed on the host. On this machine that is the device itself.
+class PairedAccuracy(ABC):
+    """What a bench asks: evidence of models, and values against the given model's.
 
     Args:
-        subject: With data and metric.
-        settings: Of the sessions that compute the outputs.
+        data: Parts and probes.
+        metric: What judges outputs.
+        name: Of the metric.
+        probes: Shift probes, shortened.
+        model: The user's file.
     """
 
-    def __init__(self, subject: Subject, settings: RuntimeSettings) -> None:
-        if subject.data is None or subject.metric is None:
-            raise ValueError("accuracy needs data")
-        self.data = subject.data
-        self.metric: AccuracyMetric = subject.metric
-        self.name = subject.metric_name
-        self._settings = settings
-        self._model = subject.model.path
-        self._session: Session | None = None
-        self._scores: dict[tuple[str, str], Scored] = {}
-        self.probes = tuple(probe.take(PROBE_SAMPLES) for probe in self.data.probes)
+    def __init__(
+        self,
+        data: DataSet,
+        metric: AccuracyMetric,
+        name: str,
+        probes: tuple[Part, ...],
+        model: Path,
+    ) -> None:
+        self.model = model
+        self.data = data
+        self.metric = metric
+        self.name = name
+        self.probes = probes
 
+    @abstractmethod
     def baseline(self, part: Part) -> Scored:
         """Evidence of the user's own file on a part."""
-        return self._once("", part, lambda: self._run_baseline)
 
-    def evidence(self, model: Path, part: Part, digest: str) -> Scored:
+    @abstractmethod
+    def evidence(
+        self, model: Path, part: Part, digest: str, settings: RuntimeSettings | None = None
+    ) -> Scored:
         """Evidence of a built model on a part; the same bytes are scored once.
 
         Args:
             model: The file.
             part: Which samples.
             digest: Of the file.
+            settings: Of its session on the device; the host's outputs do not depend on them.
         """
-        return self._once(digest, part, lambda: Session(model, self._settings).run)
 
-    def _once(self, digest: str, part: Part, runner: Callable[[], Run]) -> Scored:
-        key = digest, part.name
-        if key not in self._scores:
-            self._scores[key] = self._scored(part, runner())
-        return self._scores[key]
+    def base_of(self, scored: Scored, part: Part) -> Scored:
+        """The baseline's evidence on the samples that were scored: all of the part."""
+        return self.baseline(part)
 
     def value(self, scored: Scored, part: Part) -> Value:
         """The metric with its interval: the baseline's value plus the paired difference."""
-        base = self.baseline(part)
-        if scored is base:
-            return Value(value=base.value, unit="1", note=f"{len(part)} samples, host outputs")
+        base = self.base_of(scored, part)
+        count = f"{len(part)} samples"
+        if scored.samples not in (0, len(part)):
+            count = f"the first {scored.samples} of {len(part)} samples"
+        if scored.evidence is base.evidence:
+            return Value(value=base.value, unit="1", note=f"{count}, {scored.origin}")
         difference = paired_difference(self.metric, scored, base)
         lost, won = lost_and_won(scored, base)
         return Value(
@@ -84,7 +93,7 @@ class Accuracy:
                 low=base.value + difference.low,
                 high=base.value + difference.high,
             ),
-            note=f"{len(part)} samples, {lost} lost, {won} won, host outputs",
+            note=f"{count}, {lost} lost, {won} won, {scored.origin}",
             flips=(lost, won),
         )
 
@@ -102,15 +111,51 @@ class Accuracy:
         if found:
             raise DataError(
                 found,
-                where=f"{self._model.name} on the search part",
+                where=f"{self.model.name} on the search part",
                 hint="correct the data or the metric; nothing was measured yet",
             )
 
-    def _run_baseline(self, feed: Feed) -> Mapping[str, npt.NDArray[Any]]:
-        if self._session is None:
-            self._session = Session(self._model, self._settings)
-        return self._session.run(feed)
+
+class Accuracy(PairedAccuracy):
+    """Scores models on one subject's data; the baseline is scored once a part.
+
+    Outputs are computed on the host. On this machine that is the device itself; for others see
+    `board_accuracy`. Threads may share it: what two ask for at once is computed once.
+
+    Args:
+        subject: With data and metric.
+        settings: Of the sessions that compute the outputs.
+    """
+
+    def __init__(self, subject: Subject, settings: RuntimeSettings) -> None:
+        if subject.data is None or subject.metric is None:
+            raise ValueError("accuracy needs data")
+        probes = tuple(probe.take(PROBE_SAMPLES) for probe in subject.data.probes)
+        super().__init__(
+            subject.data, subject.metric, subject.metric_name, probes, subject.model.path
+        )
+        self.settings = settings
+        self._sessions: Once[str, Session] = Once()
+        self._scores: Once[tuple[str, str, int], Scored] = Once()
+
+    def baseline(self, part: Part) -> Scored:
+        """Evidence of the user's own file on a part."""
+        return self._once("", part, lambda: self.run_baseline)
+
+    def evidence(
+        self, model: Path, part: Part, digest: str, settings: RuntimeSettings | None = None
+    ) -> Scored:
+        """Evidence of a built model on a part; the same bytes are scored once."""
+        return self._once(digest, part, lambda: Session(model, self.settings).run)
+
+    def run_baseline(self, feed: Feed) -> Mapping[str, npt.NDArray[Any]]:
+        """The given model's outputs on this machine."""
+        return self._sessions.get("", lambda: Session(self.model, self.settings)).run(feed)
+
+    def _once(self, digest: str, part: Part, runner: Callable[[], Run]) -> Scored:
+        key = digest, part.name, len(part)
+        return self._scores.get(key, lambda: self._scored(part, runner()))
 
     def _scored(self, part: Part, run: Run) -> Scored:
-        reference = self._run_baseline if self.metric.needs_reference else None
+        reference = self.run_baseline if self.metric.needs_reference else None
         return score_part(part, run, self.metric, state=self.data.state, reference=reference)

@@ -1,92 +1,188 @@
 """`edgeopt measure`: one measurement with its statistics and verdict, no search around it."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from edgeopt.api.accuracy import Accuracy
-from edgeopt.api.device import open_device
-from edgeopt.api.run import FEEDS
+from edgeopt.api.device import Device, open_device
+from edgeopt.api.measured import Known, MeasuredStore
+from edgeopt.api.prepare import FEEDS
+from edgeopt.api.providers import choose_provider
 from edgeopt.api.subject import Progress, Subject, open_model, open_subject
 from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core import digest as digests
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.codec import encode
 from edgeopt.core.measurement import Failure, Value
+from edgeopt.core.model import Model
 from edgeopt.errors import InconclusiveError
 from edgeopt.graph.inputs import random_feeds
 from edgeopt.measure.feeds import write_feeds
+from edgeopt.measure.plan import Protocol
 from edgeopt.measure.plan import protocol as protocol_named
 from edgeopt.measure.runner import Outcome, measure
-from edgeopt.units import format_value
+from edgeopt.targets.bundle import agent_bundle
+from edgeopt.units import format_age, format_value
 
 
-def measure_model(
-    model: str,
-    *,
-    device: str,
-    data: str | None,
-    against: str | None,
-    protocol: str,
-    shapes: Mapping[str, tuple[int, ...]],
-    threads: int,
-    store: Path | None,
-    progress: Progress,
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasureRequest:
+    """What `edgeopt measure` is asked.
+
+    Args:
+        model: An ONNX file, or a name of the zoo.
+        device: By name.
+        data: Spec of the data; None takes random inputs, and measures no accuracy.
+        against: Another model with the same inputs; None puts the model beside itself.
+        protocol: `quick`, `normal`, `publish`.
+        shapes: Of inputs with free dimensions.
+        threads: Of the runtime.
+        wait_s: How long to wait for an idle machine.
+        rate_hz: Inferences a second that are needed; None measures no paced latency.
+        fresh: Measure although the result is known.
+        store: Workspace; None is the usual one.
+    """
+
+    model: str
+    device: str = "local"
+    data: str | None = None
+    against: str | None = None
+    protocol: str = "normal"
+    shapes: Mapping[str, tuple[int, ...]]
+    threads: int = 1
+    wait_s: float = 0.0
+    rate_hz: float | None = None
+    fresh: bool = False
+    store: Path | None = None
+
+
+def measure_model(request: MeasureRequest, progress: Progress) -> dict[str, Any]:
     """Measure a model beside itself, or beside another one with the same inputs.
+
+    An equal question on a device of the same fingerprint is answered from the workspace.
 
     Raises:
         EdgeOptError: What was given cannot be used, or the device does not answer.
         InconclusiveError: The model does not load or run there.
     """
-    rung = protocol_named(protocol)
-    name, opened, zoo_data = open_model(model, progress)
-    beside = opened if against is None else open_model(against, progress)[1]
-    spec = data or zoo_data
+    rung = protocol_named(request.protocol)
+    name, opened, zoo_data = open_model(request.model, progress)
+    beside = opened if request.against is None else open_model(request.against, progress)[1]
+    spec = request.data or zoo_data
     subject = Subject(name=name, model=opened, data=None, metric_name="", metric=None)
     if spec is not None:
-        subject = open_subject(model, data=spec, metric=None, seed=0, progress=progress)
-    settings = RuntimeSettings(threads=threads)
-    with (
-        Workspace.open(store) as workspace,
-        open_device(device, workspace.folder / "agent") as door,
-    ):
-        stem = digests.short(digests.of_text(f"{opened.digest}{spec}{sorted(shapes.items())}"))
-        feeds = workspace.folder / "feeds" / f"measure-{stem}.npz"
-        ensure_folder(feeds.parent)
-        if subject.data is None:
-            write_feeds(random_feeds(opened, FEEDS, shapes=shapes), feeds)
-        else:
-            count = min(FEEDS, len(subject.data.search))
-            write_feeds([subject.data.search.feeds[i] for i in range(count)], feeds)
-        outcome = measure(
-            door.target,
-            baseline=beside.path,
-            candidate=opened.path,
-            feeds=feeds,
+        subject = open_subject(request.model, data=spec, metric=None, seed=0, progress=progress)
+    with ExitStack() as stack:
+        workspace = stack.enter_context(Workspace.open(request.store))
+        agent = workspace.folder / "agent"
+        device = stack.enter_context(open_device(request.device, agent))
+        settings = _settings(request, device)
+        job = _Job(
+            request=request,
+            device=device,
+            model=opened,
+            beside=beside,
+            feeds=_feeds(request, subject, spec, workspace),
             settings=settings,
-            baseline_settings=settings,
-            protocol=rung,
-            identical=against is None,
+            rung=rung,
+            agent=agent_bundle(agent).name,
         )
-    if isinstance(outcome, Failure):
-        raise InconclusiveError(outcome.reason, where=f"{model} on {device}")
-    values = {**outcome.values, **_accuracy(subject, settings)}
+        store = MeasuredStore(folder=workspace.folder / "measured")
+        known = None if request.fresh else store.find(job.key)
+        outcome = job.measured(store) if known is None else known.outcome
+    values = {**outcome.values, **_accuracy(subject, RuntimeSettings(threads=request.threads))}
     told: dict[str, Any] = {
         "schema_version": 1,
         "model": str(opened.path),
-        "device": device,
+        "device": request.device,
         "protocol": rung.name,
+        "runtime": settings.text,
         "inputs": "random" if subject.data is None else "real",
+        "age_s": 0.0 if known is None else known.age_s,
         "values": {key: encode(value) for key, value in values.items()},
         "absent": dict(outcome.absent),
         "verdict": encode(outcome.verdict),
         "environment": dict(outcome.environment),
     }
-    return {**told, "text": _text(told, values, outcome, against)}
+    return {**told, "text": _text(told, values, outcome, request.against, known)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Job:
+    """One measurement: what it is made of, and by what it is found again."""
+
+    request: MeasureRequest
+    device: Device
+    model: Model
+    beside: Model
+    feeds: Path
+    settings: RuntimeSettings
+    rung: Protocol
+    agent: str
+
+    @property
+    def key(self) -> Mapping[str, Any]:
+        """Everything that the result depends on. Waiting changes when, not what."""
+        return {
+            "model": self.model.digest,
+            "beside": self.beside.digest,
+            "feeds": digests.of_file(self.feeds),
+            "runtime": self.settings.text,
+            "protocol": encode(self.rung),
+            "rate_hz": self.request.rate_hz,
+            "fingerprint": self.device.fingerprint,
+            "agent": self.agent,
+        }
+
+    def measured(self, store: MeasuredStore) -> Outcome:
+        """Measure now, and keep what may be used."""
+        outcome = measure(
+            self.device.target,
+            baseline=self.beside.path,
+            candidate=self.model.path,
+            feeds=self.feeds,
+            settings=self.settings,
+            baseline_settings=self.settings,
+            protocol=self.rung,
+            identical=self.request.against is None,
+            wait_s=self.request.wait_s,
+            rate_hz=self.request.rate_hz,
+        )
+        if isinstance(outcome, Failure):
+            where = f"{self.request.model} on {self.request.device}"
+            raise InconclusiveError(outcome.reason, where=where)
+        store.keep(self.key, outcome)
+        return outcome
+
+
+def _settings(request: MeasureRequest, device: Device) -> RuntimeSettings:
+    chosen = choose_provider(device.entry, device.profile, device.facts)
+    return RuntimeSettings(
+        provider=chosen.provider, threads=request.threads, options=dict(chosen.options)
+    )
+
+
+def _feeds(
+    request: MeasureRequest, subject: Subject, spec: str | None, workspace: Workspace
+) -> Path:
+    """The inputs as the agent reads them: real ones where there is data."""
+    shapes, model = request.shapes, subject.model
+    stem = digests.short(digests.of_text(f"{model.digest}{spec}{sorted(shapes.items())}"))
+    path = workspace.folder / "feeds" / f"measure-{stem}.npz"
+    ensure_folder(path.parent)
+    if subject.data is None:
+        write_feeds(random_feeds(model, FEEDS, shapes=shapes), path)
+    else:
+        count = min(FEEDS, len(subject.data.search))
+        write_feeds([subject.data.search.feeds[i] for i in range(count)], path)
+    return path
 
 
 def _accuracy(subject: Subject, settings: RuntimeSettings) -> Mapping[str, Value]:
+    """On the host, by the reference provider."""
     if subject.data is None:
         return {}
     accuracy = Accuracy(subject, settings)
@@ -95,12 +191,19 @@ def _accuracy(subject: Subject, settings: RuntimeSettings) -> Mapping[str, Value
 
 
 def _text(
-    told: Mapping[str, Any], values: Mapping[str, Value], outcome: Outcome, against: str | None
+    told: Mapping[str, Any],
+    values: Mapping[str, Value],
+    outcome: Outcome,
+    against: str | None,
+    known: Known | None,
 ) -> str:
     lines = [f"{told['model']} on {told['device']} ({told['protocol']}, {told['inputs']} inputs)"]
+    if known is not None:
+        ago = format_age(known.age_s)
+        lines.append(f"  measured {ago} ago on this device; --fresh measures again")
     for name, value in values.items():
         shown = format_value(value.value, value.unit)
-        lines.append(f"  {name:<14} {shown:>12}  {_bounds(value)}  {value.note}")
+        lines.append(f"  {name:<15} {shown:>12}  {_bounds(value)}  {value.note}")
     latency = values.get("latency")
     if latency is not None and latency.samples is not None:
         ratio = latency.samples.ratio
@@ -109,7 +212,7 @@ def _text(
             f"  ratio to {beside}: {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], "
             f"{latency.samples.count} runs in {latency.samples.fresh_rounds} processes"
         )
-    lines += [f"  {name:<14} {'absent':>12}  {why}" for name, why in outcome.absent.items()]
+    lines += [f"  {name:<15} {'absent':>12}  {why}" for name, why in outcome.absent.items()]
     reasons = f": {'; '.join(outcome.verdict.reasons)}" if outcome.verdict.reasons else ""
     return "\n".join([*lines, f"  verdict: {outcome.verdict.status}{reasons}"])
 

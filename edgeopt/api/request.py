@@ -20,7 +20,7 @@ class RunRequest:
 
     Args:
         model: File or zoo name.
-        device: Device name.
+        device: Device names, separated by commas.
         data, metric: See `subject.open_subject`.
         budget_s: Wall time for searching and for confirming what was found.
         trials: At most so many candidates; None is as many as the time holds.
@@ -29,7 +29,9 @@ class RunRequest:
         objectives: Metric names; accuracy is left out where there is no data.
         max_drop: How much accuracy may be lost.
         max_latency_s, max_size_bytes: Bounds of the front.
-        threads: Of the runtime.
+        threads: Of the runtime, for the given model and what is tried first.
+        tune: Whether runtime settings (threads, spinning, processors, provider options) are
+            searched as well.
         contrib: Whether the built models may use operators of `com.microsoft`.
         shapes: Input name to shape, for models with free axes and without data.
         seed: Of data splitting and search.
@@ -52,6 +54,7 @@ class RunRequest:
     max_latency_s: float | None = None
     max_size_bytes: int | None = None
     threads: int = 1
+    tune: bool = False
     contrib: bool = True
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     seed: int = 0
@@ -59,6 +62,12 @@ class RunRequest:
     dry_run: bool = False
     out: Path | None = None
     store: Path | None = None
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The device names, each once."""
+        names = (name.strip() for name in self.device.split(","))
+        return tuple(dict.fromkeys(name for name in names if name))
 
     def checked(self) -> "RunRequest":
         """The same request, after every name and number was found usable.
@@ -70,6 +79,10 @@ class RunRequest:
         STRATEGIES.load(chosen)
         _known("action family", self.families, FAMILIES)
         _known("objective", self.objectives, tuple(DIRECTIONS))
+        if not self.devices:
+            raise UsageError(
+                "no device was named", hint="write --device local, or see `edgeopt device list`"
+            )
         if not self.objectives:
             raise UsageError("there is nothing to optimise", hint="give --objectives latency,size")
         if self.trials is not None and self.trials < 1:

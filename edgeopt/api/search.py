@@ -1,178 +1,350 @@
-"""The only loop of edgeopt: ask, build, measure, tell. And what comes after it: confirm.
+"""`Lane`: the search on one device: ask, build, measure, tell. And what comes after: confirm.
 
 Trials are stored as they end; a candidate that the store already holds is told from there, so the
 same command goes on where it was stopped. Strategies are asked in full batches and told in the
-order of asking, hence a resumed search asks the same questions again.
+order of asking, hence a resumed search on one device asks the same questions again. While the
+device measures, the host builds what comes next and scores what came last.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
-from edgeopt.api.trials import Bench
+from edgeopt.api.book import TrialBook
+from edgeopt.api.host import Host
+from edgeopt.api.trials import Bench, Prepared
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.front import Front, front_of
 from edgeopt.core.measurement import Failure, Measurement
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Strategy
-from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
+from edgeopt.errors import ConnectionLostError
 from edgeopt.measure.plan import NORMAL, QUICK, Protocol
-from edgeopt.store.trials import TrialStore
+from edgeopt.measure.runner import Outcome
 from edgeopt.units import format_seconds
 
 BATCH = 10
 ATTEMPTS = 3
+AHEAD = 2
+"""Candidates that are built while the device measures another."""
 CONFIRM_SHARE = 0.4
 """Share of the time that is kept for measuring the best ones again, with fresh processes."""
 
 Progress = Callable[[str], None]
+Spared = Callable[[str, Sequence[Trial]], str]
+Reopen = Callable[[Bench, float, ConnectionLostError], Bench]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Search:
-    """One search on one device.
+def _all_worth(recipe: str, front: Sequence[Trial]) -> str:
+    return ""
+
+
+def _none(front: Sequence[Trial]) -> Sequence[Candidate]:
+    return ()
+
+
+@dataclass(kw_only=True)
+class Lane:
+    """The search on one device.
 
     Args:
-        study: What is asked.
-        store: Where trials are kept.
-        bench: Measures candidates.
+        bench: Measures candidates there; replaced where the device is opened again.
+        book: The study's trials, of all devices.
+        host: Builds and scores.
         objectives: Of the front.
         budget_s: Wall time for all of it.
         trials: At most so many candidates, the baseline included.
         progress: Told one line an event.
         stopped: Asked between measurements.
+        reserve_s: Kept from confirming, for what other devices chose.
+        reopen: Opens the device again after the connection was lost, within seconds.
+        spared: Why a recipe need not be measured here (of its digest and the front); else empty.
+        offered: What other devices found and this one has not measured, by its front.
     """
 
-    study: Study
-    store: TrialStore
     bench: Bench
+    book: TrialBook
+    host: Host
     objectives: tuple[Objective, ...]
     budget_s: float
     trials: int | None
     progress: Progress
     stopped: Callable[[], bool]
-    _start: float = field(default_factory=time.monotonic)
+    reopen: Reopen
+    spared: Spared = _all_worth
+    offered: Callable[[Sequence[Trial]], Sequence[Candidate]] = _none
+    reserve_s: float = 0.0
+    start_s: float = field(default_factory=time.monotonic)
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def device(self) -> str:
+        """The device's name."""
+        return self.bench.device.name
 
     def baseline(self, candidate: Candidate) -> Trial:
         """The given model against itself: stronger protocol, every part of the data.
 
         Everything else is compared with it, so a disturbed measurement is tried again.
         """
-        trial = self._one("static", candidate, NORMAL, "baseline", complete=True)
+        trial = self._one("static", candidate, NORMAL, "baseline")
         for _ in range(ATTEMPTS - 1):
             if trial.measurement is not None or isinstance(trial.outcome, Failure):
                 break
             self.progress("the machine is too busy to measure on; trying again")
-            trial = self._one("static", candidate, NORMAL, "baseline", complete=True)
+            trial = self._one("static", candidate, NORMAL, "baseline")
+        latency = trial.value("latency")
+        pooled = None if latency is None else latency.value
+        self.bench = replace(self.bench, baseline_latency_s=pooled)
         return trial
 
     def explore(self, strategies: Sequence[tuple[str, Strategy]]) -> None:
-        """Ask the strategies in turn until trials, time or ideas run out."""
-        told = 0
-        for name, strategy in strategies:
-            for batch in _batches(strategy):
-                room = len(batch) if self.trials is None else self.trials - told
-                found = list(self._measure(name, strategy, batch[:room]))
-                told += len(found)
-                for _, other in strategies:
-                    other.tell(found)
-                self._drop_models()
-                if len(found) < len(batch):
-                    return
+        """Ask the strategies until trials, time or ideas run out.
 
-    def confirm(self) -> list[Trial]:
-        """Measure the front again under the stronger protocol; returns all trials of the study.
+        The first one until it has no more ideas, then the others in turn, a batch each.
+        """
+        told = 0
+        for name, strategy, batch in self._turns(strategies):
+            room = None if self.trials is None else self.trials - told
+            labels: Mapping[str, str] = getattr(strategy, "labels", {})
+            offered = self.offered(self.front().members)
+            asked = {candidate.key: ("transfer", candidate) for candidate in offered}
+            asked |= {candidate.key: (name, candidate) for candidate in batch}
+            found, ended = self._measure([*asked.values()][:room], labels)
+            told += len(found)
+            for _, other in strategies:
+                self.host.build(other.tell, found).result()
+            self._drop_models()
+            if ended or (room is not None and len(asked) >= room):
+                return
+
+    def _turns(
+        self, strategies: Sequence[tuple[str, Strategy]]
+    ) -> Iterator[tuple[str, Strategy, Sequence[Candidate]]]:
+        first, *others = strategies
+        for batch in self._batches(first[1]):
+            yield (*first, batch)
+        open_ = [(name, strategy, self._batches(strategy)) for name, strategy in others]
+        while open_:
+            for turn in list(open_):
+                name, strategy, batches = turn
+                batch = next(batches, None)
+                if batch is None:
+                    open_.remove(turn)
+                else:
+                    yield name, strategy, batch
+
+    def confirm(self) -> None:
+        """Measure the front again under the stronger protocol.
 
         Repeats until every member of the front was measured so, as far as the time goes: the
         best of many noisy candidates is optimistic, and what is reported is the new measurement.
         The fastest come first: slow ones take longest and are wanted least.
         """
-        trials = self._all()
-        while not self.stopped() and self._left() > 0:
-            open_ = [t for t in self._front(trials).members if t.protocol != NORMAL.name]
-            if not open_:
+        scoring: dict[str, Future[Trial]] = {}
+        while not self.stopped() and self._left() > self.reserve_s:
+            open_ = [t for t in self.front().members if t.protocol != NORMAL.name]
+            fresh = [t for t in open_ if t.candidate.key not in scoring]
+            if fresh:
+                chosen = fresh[0]
+                scoring[chosen.candidate.key] = self._later(
+                    "confirm", chosen.candidate, NORMAL, chosen.label
+                )
+            elif any(not each.done() for each in scoring.values()):
+                _settle(scoring)
+            else:
                 break
-            self._one("confirm", open_[0].candidate, NORMAL, open_[0].label, complete=True)
-            trials = self._all()
+        _settle(scoring)
         self._drop_models()
-        for trial in self._front(trials).members:
+
+    def cross(self, candidates: Sequence[Candidate]) -> None:
+        """Measure here, under the stronger protocol, what was chosen on other devices."""
+        scoring: dict[str, Future[Trial]] = {}
+        for candidate in candidates:
+            if self.stopped() or self._left() <= 0:
+                break
+            if self._stored(candidate, NORMAL) is None:
+                scoring[candidate.key] = self._later("transfer", candidate, NORMAL, "")
+        _settle(scoring)
+        self._drop_models()
+
+    def rebuild(self) -> None:
+        """See that the files of the front are there, also after a resumed run."""
+        for trial in self.front().members:
             if not self.bench.file_of(trial).is_file():
-                self.bench.build(trial.candidate)
-        return trials
+                self.host.build(self.bench.build, trial.candidate).result()
 
-    def _all(self) -> list[Trial]:
-        return list(self.store.trials(self.study.id))
+    def front(self) -> Front:
+        """The front of this device, of all that is stored."""
+        return front_of(self.book.trials(), self.objectives, self.device)
 
-    def _front(self, trials: Sequence[Trial]) -> Front:
-        return front_of(trials, self.objectives, self.bench.device.name)
+    def _batches(self, strategy: Strategy) -> Iterator[Sequence[Candidate]]:
+        """Full batches of candidates not asked for before, until the ideas run out."""
+        seen: set[str] = set()
+        while asked := self.host.build(strategy.ask, BATCH).result():
+            fresh = [candidate for candidate in asked if candidate.key not in seen]
+            seen.update(candidate.key for candidate in asked)
+            if not fresh:
+                return
+            yield fresh
 
     def _measure(
-        self, name: str, strategy: Strategy, batch: Sequence[Candidate]
-    ) -> Iterator[Trial]:
-        labels: Mapping[str, str] = getattr(strategy, "labels", {})
-        for candidate in batch:
-            protocol = NORMAL if candidate.is_default else QUICK
+        self, asked: Sequence[tuple[str, Candidate]], labels: Mapping[str, str]
+    ) -> tuple[list[Trial], bool]:
+        """Trials in the order of asking, and whether time or trials ended the search."""
+        ahead = _Ahead(self, [candidate for _, candidate in asked])
+        found: list[Trial | Future[Trial]] = []
+        ended = False
+        for position, (strategy, candidate) in enumerate(asked):
+            protocol = _protocol(candidate)
             known = self._stored(candidate, protocol)
-            late = self._left() < CONFIRM_SHARE * self.budget_s
-            if self.stopped() or (known is None and late):
-                return
-            label = labels.get(candidate.key, "")
-            yield known or self._one(name, candidate, protocol, label, complete=False)
+            if known is not None:
+                found.append(known)
+                continue
+            ended = self.stopped() or self._left() < CONFIRM_SHARE * self.budget_s
+            if ended:
+                break
+            if self._spare(candidate):
+                continue
+            prepared = ahead.take(position)
+            outcome = self._on_device(prepared, protocol)
+            found.append(
+                self.host.score(
+                    self._conclude,
+                    prepared,
+                    outcome,
+                    protocol,
+                    strategy=strategy,
+                    label=labels.get(candidate.key, ""),
+                    complete=False,
+                )
+            )
+        ahead.drop()
+        return [each if isinstance(each, Trial) else each.result() for each in found], ended
+
+    def _spare(self, candidate: Candidate) -> bool:
+        recipe = candidate.recipe.digest
+        why = self.spared(recipe, self.front().members)
+        if why:
+            self.skipped[recipe] = why
+        return bool(why)
 
     def _stored(self, candidate: Candidate, protocol: Protocol) -> Trial | None:
         """What is known of a candidate; an invalid measurement is no knowledge."""
-        device = self.bench.device.name
-        found = self.store.find(self.study.id, candidate.key, device, protocol.name)
+        found = self.book.find(candidate.key, self.device, protocol.name)
         if found is not None and isinstance(found.outcome, Measurement) and not found.measurement:
             return None
         return found
 
-    def _one(
-        self, name: str, candidate: Candidate, protocol: Protocol, label: str, *, complete: bool
-    ) -> Trial:
+    def _one(self, name: str, candidate: Candidate, protocol: Protocol, label: str) -> Trial:
         known = self._stored(candidate, protocol)
-        if known is not None:
-            return known
-        number = self.store.next_number(self.study.id)
-        trial = self.bench.trial(
-            candidate, protocol, number=number, strategy=name, label=label, complete=complete
+        return known or self._later(name, candidate, protocol, label).result()
+
+    def _later(
+        self, name: str, candidate: Candidate, protocol: Protocol, label: str
+    ) -> Future[Trial]:
+        """Measure now, completely; the trial comes when it is scored."""
+        prepared = self.prepare(candidate).result()
+        outcome = self._on_device(prepared, protocol)
+        return self.host.score(
+            self._conclude, prepared, outcome, protocol, strategy=name, label=label, complete=True
         )
-        self.store.add(self.study.id, trial)
+
+    def wants(self, candidate: Candidate) -> bool:
+        """Whether a candidate is still to be measured, as far as is known now."""
+        return self._stored(candidate, _protocol(candidate)) is None
+
+    def prepare(self, candidate: Candidate) -> Future[Prepared]:
+        """Have a candidate built; its file stays until `_conclude` or `release`."""
+        self.book.hold(candidate.recipe.digest)
+        return self.host.build(self.bench.prepared, candidate)
+
+    def _on_device(self, prepared: Prepared, protocol: Protocol) -> Outcome | Failure:
+        """Measure, on a device that may go away meanwhile.
+
+        Raises:
+            DeviceError: It stays away, or cannot do what was asked.
+        """
+        while True:
+            try:
+                return self.bench.measured(prepared, protocol)
+            except ConnectionLostError as error:
+                self.bench = self.reopen(self.bench, self._left(), error)
+
+    def _conclude(
+        self,
+        prepared: Prepared,
+        outcome: Outcome | Failure,
+        protocol: Protocol,
+        *,
+        strategy: str,
+        label: str,
+        complete: bool,
+    ) -> Trial:
+        """Score, number, store and tell of a trial; runs on the host's queue."""
+        try:
+            trial = self.bench.concluded(
+                prepared, outcome, protocol, strategy=strategy, label=label, complete=complete
+            )
+        finally:
+            self.book.release(prepared.asked)
+        trial = self.book.add(trial)
         self.progress(_line(trial, self._left()))
         return trial
 
     def _left(self) -> float:
-        return self.budget_s - (time.monotonic() - self._start)
+        return self.budget_s - (time.monotonic() - self.start_s)
 
     def _drop_models(self) -> None:
-        """Keep the files of the front; every other model can be built again from its recipe."""
-        members = self._front(self._all()).members
-        paths = [self.bench.file_of(trial) for trial in members if not trial.candidate.is_baseline]
-        self.bench.workspace.keep_models(self.study.id, paths)
+        """Keep the files of the fronts; every other model can be built again from its recipe."""
+        trials = self.book.trials()
+        kept = {
+            trial.candidate.recipe.digest
+            for device in {trial.device for trial in trials}
+            for trial in front_of(trials, self.objectives, device).members
+        }
+        self.book.keep_models(kept)
 
 
-def _batches(strategy: Strategy) -> Iterator[Sequence[Candidate]]:
-    """Full batches of candidates that were not asked for before, until the ideas run out."""
-    seen: set[str] = set()
-    while asked := strategy.ask(BATCH):
-        fresh = [candidate for candidate in asked if candidate.key not in seen]
-        seen.update(candidate.key for candidate in asked)
-        if not fresh:
-            return
-        yield fresh
+class _Ahead:
+    """Builds of a batch, a few candidates before they are wanted."""
+
+    def __init__(self, lane: Lane, candidates: Sequence[Candidate]) -> None:
+        self._lane = lane
+        self._candidates = candidates
+        self._begun: dict[int, Future[Prepared]] = {}
+
+    def take(self, position: int) -> Prepared:
+        """The candidate at a position; begins those behind it."""
+        for each in range(position, min(position + 1 + AHEAD, len(self._candidates))):
+            candidate = self._candidates[each]
+            if each not in self._begun and (each == position or self._lane.wants(candidate)):
+                self._begun[each] = self._lane.prepare(candidate)
+        return self._begun.pop(position).result()
+
+    def drop(self) -> None:
+        """Give up what was begun and is not wanted."""
+        for position, begun in self._begun.items():
+            if not begun.cancel():
+                begun.result()
+            self._lane.book.release(self._candidates[position].recipe.digest)
+        self._begun.clear()
 
 
-def with_pooled_baseline(search: Search, baseline: Trial) -> Search:
-    """The search with the latency that every ratio is multiplied with."""
-    latency = baseline.value("latency")
-    pooled = None if latency is None else latency.value
-    return replace(search, bench=replace(search.bench, baseline_latency_s=pooled))
+def _settle(scoring: Mapping[str, Future[Trial]]) -> None:
+    for each in scoring.values():
+        each.result()
+
+
+def _protocol(candidate: Candidate) -> Protocol:
+    return NORMAL if candidate.is_default else QUICK
 
 
 def _line(trial: Trial, left_s: float) -> str:
     what = trial.label or f"{len(trial.candidate.recipe.actions)} actions"
-    head = f"[{trial.number:>3}] {trial.strategy:<8} {what:<34.34}"
+    head = f"[{trial.number:>3}] {trial.device:<8.16} {trial.strategy:<8} {what:<34.34}"
     if isinstance(trial.outcome, Failure):
         return f"{head} failed ({trial.outcome.stage}): {trial.outcome.reason[:80]}"
     values = trial.outcome.values

@@ -2,8 +2,10 @@
 
 import time
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from edgeopt.api.accuracy import Accuracy
 from edgeopt.api.device import Device
@@ -27,6 +29,27 @@ NOT_SCORED = "not scored: shown to take at least twice the given model's time"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A candidate as it can be measured, or why it cannot.
+
+    Args:
+        asked: Digest of the recipe that was asked for: the name of the file.
+        candidate: With the recipe that was built, its artifacts filled in.
+        built: The graph.
+        file: The model's file; the user's own for the baseline.
+        failure: Why there is none.
+        host_s: Seconds that it took.
+    """
+
+    asked: str
+    candidate: Candidate
+    built: Built | None = None
+    file: Model | None = None
+    failure: Failure | None = None
+    host_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Bench:
     """Everything that turns a candidate into a trial on one device.
 
@@ -42,6 +65,7 @@ class Bench:
         skip_slow: Whether what was shown to be twice as slow is not scored. The usual ways in vain
             (dynamic int8 of a CNN takes ten times as long) would use up the time of a search.
         baseline_latency_s: Pooled baseline; None until it was measured.
+        quiet: Held while the device works on a candidate.
     """
 
     study: str
@@ -55,42 +79,33 @@ class Bench:
     allowed_drop: Drop
     skip_slow: bool = True
     baseline_latency_s: float | None = None
+    quiet: AbstractContextManager[Any] | None = None
 
-    def trial(
-        self,
-        candidate: Candidate,
-        protocol: Protocol,
-        *,
-        number: int,
-        strategy: str,
-        label: str = "",
-        complete: bool = False,
-    ) -> Trial:
-        """Build and measure a candidate.
+    def on(self, device: Device) -> "Bench":
+        """The same bench at a device that was opened again."""
+        return replace(self, device=device, quiet=device.board)
 
-        Args:
-            complete: Also score the test part and the shift probes.
-        """
-        start = time.monotonic()
+    def prepared(self, candidate: Candidate) -> "Prepared":
+        """Build, verify and write a candidate: the host's part before a measurement."""
+        start, asked = time.monotonic(), candidate.recipe.digest
         made = self.build(candidate)
-        trial = Trial(
-            number=number,
-            candidate=candidate,
-            device=self.device.name,
-            protocol=protocol.name,
-            strategy=strategy,
-            label=label,
-            outcome=Failure(stage="build", reason=""),
-        )
+        spent_s = time.monotonic() - start
         if isinstance(made, Failure):
-            return replace(trial, outcome=made, host_s=time.monotonic() - start)
+            return Prepared(asked=asked, candidate=candidate, failure=made, host_s=spent_s)
         built, file = made
-        trial = replace(
-            trial,
-            candidate=replace(candidate, recipe=built.recipe),
-            model_digest=file.digest,
-        )
-        outcome = measure(
+        same = replace(candidate, recipe=built.recipe)
+        return Prepared(asked=asked, candidate=same, built=built, file=file, host_s=spent_s)
+
+    def measured(self, prepared: "Prepared", protocol: Protocol) -> Outcome | Failure:
+        """The device's part: nothing of it needs the graph.
+
+        Raises:
+            DeviceError: The device fails; the candidate may be measured again.
+        """
+        candidate, file = prepared.candidate, prepared.file
+        if prepared.failure is not None or file is None:
+            return prepared.failure or Failure(stage="build", reason="nothing was built")
+        return measure(
             self.device.target,
             baseline=self.model.path,
             candidate=file.path,
@@ -100,26 +115,53 @@ class Bench:
             protocol=protocol,
             identical=candidate.is_baseline and candidate.runtime == self.baseline_runtime,
             baseline_latency_s=self.baseline_latency_s,
+            quiet=self.quiet,
         )
-        if isinstance(outcome, Failure):
-            return replace(trial, outcome=outcome, host_s=time.monotonic() - start)
+
+    def concluded(
+        self,
+        prepared: "Prepared",
+        outcome: Outcome | Failure,
+        protocol: Protocol,
+        *,
+        strategy: str,
+        label: str = "",
+        complete: bool = False,
+    ) -> Trial:
+        """Score what was measured: the host's part after a measurement. The number is 0.
+
+        Args:
+            complete: Also score the test part and the shift probes.
+        """
+        start = time.monotonic()
+        file, built = prepared.file, prepared.built
+        trial = Trial(
+            number=0,
+            candidate=prepared.candidate,
+            device=self.device.name,
+            protocol=protocol.name,
+            strategy=strategy,
+            label=label,
+            outcome=Failure(stage="build", reason=""),
+            model_digest="" if file is None else file.digest,
+            host_s=prepared.host_s,
+        )
+        if isinstance(outcome, Failure) or built is None or file is None:
+            failed = outcome if isinstance(outcome, Failure) else trial.outcome
+            return replace(trial, outcome=failed)
+        trial = replace(trial, device_s=outcome.device_s)
         found = self._measurement(outcome, built)
         if self.skip_slow and not complete and _much_slower(outcome):
             absent = {**found.absent, self._accuracy_name: NOT_SCORED}
-            return self._timed(trial, replace(found, absent=absent), start, outcome.device_s)
-        scored = self._score(file, candidate, complete=complete)
+            return replace(trial, outcome=replace(found, absent=absent))
+        scored = self._score(file, prepared.candidate, complete=complete)
         result: Measurement | Failure = (
             scored if isinstance(scored, Failure) else _with_values(found, scored)
         )
         if complete and isinstance(result, Measurement):
             result = self._judge_shifts(result)
-        return self._timed(trial, result, start, outcome.device_s)
-
-    def _timed(
-        self, trial: Trial, outcome: Measurement | Failure, start: float, device_s: float
-    ) -> Trial:
-        host_s = time.monotonic() - start - device_s
-        return replace(trial, outcome=outcome, device_s=device_s, host_s=host_s)
+        host_s = prepared.host_s + time.monotonic() - start
+        return replace(trial, outcome=result, host_s=host_s)
 
     @property
     def _accuracy_name(self) -> str:

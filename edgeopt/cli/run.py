@@ -32,7 +32,9 @@ def command(
     shape: Annotated[
         list[str] | None, typer.Option(help="x=1x3x224x224; for free axes without data.")
     ] = None,
-    threads: options.Threads = 1,
+    threads: Annotated[
+        str, typer.Option(help="Of the runtime; `auto` searches threads, spinning, processors too.")
+    ] = "1",
     ops: Annotated[str, typer.Option(help="`any`, or `onnx` to forbid vendor operators.")] = "any",
     seed: Annotated[int, typer.Option(help="Of data splitting and search.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier trials.")] = False,
@@ -62,7 +64,8 @@ def command(
         max_latency_s=None if max_latency is None else parse_duration_s(max_latency),
         max_size_bytes=None if max_size is None else parse_bytes(max_size),
         shapes=dict(shape_of(text) for text in shape or ()),
-        threads=threads,
+        threads=1 if threads == "auto" else threads_of(threads),
+        tune=threads == "auto",
         contrib=ops == "any",
         seed=seed,
         fresh=fresh,
@@ -107,6 +110,17 @@ class _Interrupt:
 
 def _tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+def threads_of(text: str) -> int:
+    """A number of threads.
+
+    Raises:
+        UsageError: It is none.
+    """
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"{text!r} is not a number of threads", hint="write --threads 2 or auto")
+    return int(text)
 
 
 def _names(text: str) -> tuple[str, ...]:

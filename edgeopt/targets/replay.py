@@ -7,6 +7,7 @@ recording holds wherever the files lie.
 
 import json
 import shutil
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -64,13 +65,15 @@ class RecordingTarget:
 
     def request(self, verb: str, *, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:
         """One job, written down with its reply."""
+        start = time.monotonic()
         reply = self._target.request(verb, deadline_s=deadline_s, **arguments)
+        seconds = round(time.monotonic() - start, 3)
         kept = {key: value for key, value in reply.items() if key != "id"}
         for key in _RETURNED_FILES:
             if key in kept:
                 kept[key] = self._keep(self._target.fetch(kept[key]))
         sent = _named_by_content(arguments, self._known)
-        self._write({"verb": verb, "arguments": sent, "reply": kept})
+        self._write({"verb": verb, "arguments": sent, "reply": kept, "seconds": seconds})
         return reply
 
     def _keep(self, path: Path) -> str:
@@ -106,13 +109,17 @@ class ReplayTarget:
 
     Args:
         recording: The file that a `RecordingTarget` wrote.
+        pace: How many times the recorded duration a reply takes; 0 answers at once. A paced
+            replay is a board that needs its time and none of this host's, and it gives its last
+            reply to a request again when that was recorded less often.
 
     Raises:
         DeviceError: The recording cannot be read.
     """
 
-    def __init__(self, recording: Path) -> None:
+    def __init__(self, recording: Path, *, pace: float = 0.0) -> None:
         self._recording = recording
+        self._pace = pace
         try:
             lines: list[Any] = [json.loads(line) for line in recording.read_text().splitlines()]
             self._name = str(lines[0]["name"])
@@ -125,7 +132,7 @@ class ReplayTarget:
         self._waiting: dict[str, list[dict[str, Any]]] = {}
         for line in cast("list[dict[str, Any]]", lines[1:]):
             key = self._key(line["verb"], line["arguments"])
-            self._waiting.setdefault(key, []).append(line["reply"])
+            self._waiting.setdefault(key, []).append(line)
 
     @staticmethod
     def _key(verb: str, arguments: Mapping[str, Any]) -> str:
@@ -157,7 +164,9 @@ class ReplayTarget:
                 where=str(self._recording),
                 hint="record the session again: the request or a file in it has changed",
             )
-        reply = waiting.pop(0)
+        line = waiting[0] if self._pace and len(waiting) == 1 else waiting.pop(0)
+        time.sleep(self._pace * line.get("seconds", 0.0))
+        reply = line["reply"]
         folder = _files(self._recording)
         found = {k: str(folder / reply[k]) for k in _RETURNED_FILES if k in reply}
         return {**reply, **found}

@@ -1,0 +1,72 @@
+"""`TrialBook`: the trials of one study while several devices add to them."""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from edgeopt.api.workspace import Workspace
+from edgeopt.core.trial import Trial
+
+
+class TrialBook:
+    """A study's trials in memory and in the store; safe between threads.
+
+    It also knows which built models are in use, so that one device does not delete what another
+    is about to measure.
+
+    Args:
+        workspace: With the store.
+        study: Id of the study.
+    """
+
+    def __init__(self, workspace: Workspace, study: str) -> None:
+        self._workspace = workspace
+        self._study = study
+        self._lock = threading.RLock()
+        self._held: dict[str, int] = {}
+        self._trials = list(workspace.trials.trials(study))
+
+    def trials(self) -> list[Trial]:
+        """All of them, in order of their number."""
+        with self._lock:
+            return list(self._trials)
+
+    def add(self, trial: Trial) -> Trial:
+        """Give a trial the next number and keep it; it is on the disk when this returns."""
+        with self._lock:
+            number = self._trials[-1].number + 1 if self._trials else 0
+            trial = replace(trial, number=number)
+            self._workspace.trials.add(self._study, trial)
+            self._trials.append(trial)
+            return trial
+
+    def find(self, key: str, device: str, protocol: str) -> Trial | None:
+        """The latest trial of a candidate; an invalid measurement is no knowledge."""
+        with self._lock:
+            for trial in reversed(self._trials):
+                if (trial.candidate.key, trial.device, trial.protocol) == (key, device, protocol):
+                    return trial
+        return None
+
+    def model_path(self, recipe: str) -> Path:
+        """Where the built model of a recipe (its digest) lies."""
+        return self._workspace.model_path(self._study, recipe)
+
+    def hold(self, recipe: str) -> None:
+        """Keep the built model of a recipe on the disk until it is released as often."""
+        with self._lock:
+            self._held[recipe] = self._held.get(recipe, 0) + 1
+
+    def release(self, recipe: str) -> None:
+        """Say that a held model is not needed any more."""
+        with self._lock:
+            self._held[recipe] -= 1
+            if not self._held[recipe]:
+                del self._held[recipe]
+
+    def keep_models(self, recipes: Iterable[str]) -> None:
+        """Delete every built model but those of these recipes and those in use."""
+        with self._lock:
+            kept = [self.model_path(recipe) for recipe in {*recipes, *self._held}]
+            self._workspace.keep_models(self._study, kept)

@@ -1,0 +1,265 @@
+"""Everything that a search needs, opened: nothing has been measured yet."""
+
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeopt.api.accuracy import Accuracy
+from edgeopt.api.boards import board_of
+from edgeopt.api.book import TrialBook
+from edgeopt.api.device import Boards, Device, Door, opset_ceiling
+from edgeopt.api.fleet import CROSS_SHARE, Exchange
+from edgeopt.api.host import Host
+from edgeopt.api.providers import alternatives
+from edgeopt.api.reopen import workshop_for
+from edgeopt.api.request import RunRequest
+from edgeopt.api.search import Lane
+from edgeopt.api.subject import Subject, open_subject
+from edgeopt.api.trials import Bench
+from edgeopt.api.workspace import Workspace, ensure_folder
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.data import Feed
+from edgeopt.core.objective import Objective
+from edgeopt.core.protocols import Strategy
+from edgeopt.core.study import Study
+from edgeopt.errors import ConnectionLostError
+from edgeopt.graph.inputs import random_feeds
+from edgeopt.measure.feeds import write_feeds
+from edgeopt.plugins import STRATEGIES
+from edgeopt.transforms.base import Offer
+from edgeopt.transforms.replay import Workshop
+from edgeopt.transforms.space import GraphSpace
+
+FEEDS = 8
+"""Real inputs that the device rotates over while it measures."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ready:
+    """A search that can begin."""
+
+    subject: Subject
+    workspace: Workspace
+    workshop: Workshop
+    study: Study
+    objectives: tuple[Objective, ...]
+    accuracy: Accuracy | None
+    book: TrialBook
+    exchange: Exchange
+    devices: Sequence[Device]
+    spaces: Mapping[str, GraphSpace]
+    lanes: Sequence[Lane]
+    strategies: Mapping[str, Sequence[tuple[str, Strategy]]]
+
+
+@contextlib.contextmanager
+def prepared(
+    request: RunRequest, progress: Progress, stopped: Callable[[], bool]
+) -> Generator[Ready]:
+    """Open model, data, workspace and devices, and wire the searches.
+
+    Raises:
+        EdgeOptError: What was asked for cannot be opened.
+    """
+    subject = open_subject(
+        request.model,
+        data=request.data,
+        metric=request.metric,
+        seed=request.seed,
+        progress=progress,
+    )
+    host_runtime = RuntimeSettings(threads=request.threads)
+    accuracy = Accuracy(subject, host_runtime) if subject.data is not None else None
+    if accuracy is not None:
+        progress(f"checking the given model on {len(accuracy.data.search)} samples")
+        accuracy.refuse_chance()
+    with contextlib.ExitStack() as stack:
+        workspace = stack.enter_context(Workspace.open(request.store))
+        boards = Boards(progress)
+        doors: dict[str, Door] = {}
+        for name in request.devices:
+            door = Door(name, workspace.folder / "agent", boards, progress, stopped)
+            stack.callback(door.close)
+            doors[name] = door
+        yield _wired(request, subject, workspace, accuracy, doors, stack, progress, stopped)
+
+
+def _wired(
+    request: RunRequest,
+    subject: Subject,
+    workspace: Workspace,
+    accuracy: Accuracy | None,
+    doors: Mapping[str, Door],
+    stack: contextlib.ExitStack,
+    progress: Progress,
+    stopped: Callable[[], bool],
+) -> Ready:
+    devices = [door.device for door in doors.values()]
+    runtimes = {device.name: _runtime(request, device) for device in devices}
+    feeds = _feeds(request, subject)
+    ceiling = min(opset_ceiling(device) for device in devices)
+    workshop = workshop_for(subject, workspace, ceiling, feeds[0])
+    base = None if accuracy is None else accuracy.baseline(accuracy.data.search).value
+    objectives = request.objectives_for(subject.metric_name, base)
+    study = _study(request, subject, objectives, devices, runtimes, ceiling)
+    if not request.dry_run:
+        if request.fresh:
+            workspace.trials.forget(study.id)
+        workspace.trials.save_study(study)
+    book = TrialBook(workspace, study.id)
+    exchange = Exchange(book=book, objectives=objectives, runtimes=runtimes)
+    host = stack.enter_context(Host(_guard(devices)))
+    samples = workspace.folder / "feeds" / f"{study.id}.npz"
+    ensure_folder(samples.parent)
+    write_feeds(feeds, samples)
+    spaces: dict[str, GraphSpace] = {}
+    lanes: list[Lane] = []
+    for name, door in doors.items():
+        device = door.device
+        spaces[name] = GraphSpace(
+            workshop,
+            Offer(profile=device.profile, data=subject.data is not None, contrib=request.contrib),
+            families=request.families,
+            runtime=runtimes[name],
+            runtimes=_alternatives(request, device, runtimes[name]),
+        )
+        bench = Bench(
+            study=study.id,
+            model=subject.model,
+            workspace=workspace,
+            workshop=workshop,
+            device=device,
+            feeds=samples,
+            accuracy=accuracy,
+            baseline_runtime=runtimes[name],
+            allowed_drop=request.max_drop,
+            skip_slow=bool(objectives) and objectives[0].metric == "latency",
+            quiet=device.board,
+        )
+        lanes.append(_lane(request, bench, door, book, host, objectives, progress, stopped))
+    if len(lanes) > 1:
+        for lane in lanes:
+            lane.spared = exchange.spared(lane.device)
+            lane.offered = exchange.offered(lane.device)
+            lane.reserve_s = CROSS_SHARE * request.budget_s
+    return Ready(
+        subject=subject,
+        workspace=workspace,
+        workshop=workshop,
+        study=study,
+        objectives=objectives,
+        accuracy=accuracy,
+        book=book,
+        exchange=exchange,
+        devices=devices,
+        spaces=spaces,
+        lanes=lanes,
+        strategies={
+            name: [
+                (each, STRATEGIES.load(each)(space, seed=request.seed, objectives=objectives))
+                for each in _strategies(request)
+            ]
+            for name, space in spaces.items()
+        },
+    )
+
+
+def _runtime(request: RunRequest, device: Device) -> RuntimeSettings:
+    """How the given model is run on a device."""
+    provider, options, _ = device.provider
+    return RuntimeSettings(provider=provider, threads=request.threads, options=options)
+
+
+def _alternatives(
+    request: RunRequest, device: Device, own: RuntimeSettings
+) -> Sequence[RuntimeSettings]:
+    return alternatives(device.profile, device.facts, own) if request.tune else ()
+
+
+def _strategies(request: RunRequest) -> tuple[str, ...]:
+    more = ("runtime",) if request.tune else ()
+    return tuple(dict.fromkeys(("static", request.strategy, *more)))
+
+
+def _lane(
+    request: RunRequest,
+    bench: Bench,
+    door: Door,
+    book: TrialBook,
+    host: Host,
+    objectives: tuple[Objective, ...],
+    progress: Progress,
+    stopped: Callable[[], bool],
+) -> Lane:
+    def reopen(old: Bench, left_s: float, error: ConnectionLostError) -> Bench:
+        return old.on(door.reopened(left_s, error))
+
+    return Lane(
+        bench=bench,
+        book=book,
+        host=host,
+        objectives=objectives,
+        budget_s=request.budget_s,
+        trials=request.trials,
+        progress=progress,
+        stopped=stopped,
+        reopen=reopen,
+    )
+
+
+def _guard(devices: Sequence[Device]) -> contextlib.AbstractContextManager[object] | None:
+    """The lock of this machine's own board, where a device is on it: work here disturbs it."""
+    here = _boot_id()
+    on_this = [device for device in devices if board_of(device.facts, device.name) == here]
+    return on_this[0].board if on_this else None
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return "device local"
+
+
+def _feeds(request: RunRequest, subject: Subject) -> Sequence[Feed]:
+    """Real inputs where there are any, else random ones."""
+    if subject.data is not None:
+        return [subject.data.search.feeds[i] for i in range(min(FEEDS, len(subject.data.search)))]
+    return random_feeds(subject.model, FEEDS, shapes=request.shapes, seed=request.seed)
+
+
+def _study(
+    request: RunRequest,
+    subject: Subject,
+    objectives: tuple[Objective, ...],
+    devices: Sequence[Device],
+    runtimes: Mapping[str, RuntimeSettings],
+    ceiling: int,
+) -> Study:
+    return Study(
+        model_name=subject.name,
+        baseline=subject.model.digest,
+        data="" if subject.data is None else subject.data.digest,
+        metric=subject.metric_name,
+        objectives=objectives,
+        devices=tuple(device.name for device in devices),
+        strategy=request.strategy,
+        seed=request.seed,
+        options={
+            "fingerprint": ",".join(device.fingerprint for device in devices),
+            "runtime": ",".join(runtimes[device.name].text for device in devices),
+            **({"tuned": "runtime"} if request.tune else {}),
+            "families": ",".join(request.families),
+            "operators": "any" if request.contrib else "onnx",
+            "shapes": str(sorted(request.shapes.items())) if request.shapes else "",
+        },
+        origin={
+            "model": str(subject.model.path.resolve()),
+            "data": subject.data_spec,
+            "seed": str(request.seed),
+            "opset_ceiling": str(ceiling),
+        },
+    )
