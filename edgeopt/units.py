@@ -62,7 +62,7 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_rate_hz(text: str) -> float:
-    """`30/s`, `30Hz`, `30fps`, `12/min`, `30` to hertz: a rate is a count, and per second if bare."""
+    """`30/s`, `30Hz`, `30fps`, `12/min` to hertz; a bare number counts per second."""
     value, unit = _split(text, "a rate", "30/s, 30Hz or 12/min")
     per_s = {"": 1.0, "hz": 1.0, "/s": 1.0, "fps": 1.0, "khz": 1e3, "/min": 1 / 60, "/h": 1 / 3600}
     if unit.lower() not in per_s or not value > 0:
