@@ -20,3 +20,5 @@ MODULES = {
     "install": "install",
 }
 INTERNAL = ("runtime", "build_one", "prove_one")
+# These measure: one such job a board at a time.
+MEASURING = ("footprint", "bench", "pace", "profile", "energy")

@@ -3,6 +3,7 @@
 import os
 import time
 
+import engines
 import numpy as np
 import sessions
 from failures import JobError
@@ -19,19 +20,19 @@ def infer(job):
         groups: One number a sample.
         reduce: Output to what is sent of it, see `reduced`; an output that is not named is sent
             in full.
-        discard: Places of earlier replies that the host has fetched; their files are removed.
 
+    The file of the last reply but one is removed: the host fetches each before it asks again.
     The reply's `shapes` has, for outputs of which a decision is sent, each sample's full shape.
     """
     path, settings = os.path.abspath(job.get("model", str)), job.get("settings", dict)
-    _discard(job)
+    _forget(job.folder)
     feeds = sessions.read_feeds(job.get("feeds", str))
     state = job.arguments.get("state") or {}
     groups = job.arguments.get("groups") or [0] * len(feeds)
     reduce = job.arguments.get("reduce") or {}
     sessions.import_runtime()
     job.phase("load candidate")
-    session = sessions.open_session(path, settings)
+    session, _ = engines.opened(path, settings, feed=feeds[0])
     names = [output.name for output in session.get_outputs()]
     _require(names, state, reduce, groups, feeds)
     job.phase("run candidate")
@@ -49,7 +50,7 @@ def infer(job):
             arrays["%d/%s" % (index, name)] = reduced(whole, what)
             if what not in ("full", "float16"):
                 shapes.setdefault(name, []).append(list(whole.shape))
-    place = os.path.join(job.folder, "%s%d-%d.npz" % (_PREFIX, os.getpid(), time.time() * 1000))
+    place = os.path.join(job.folder, "%s%020d.npz" % (_PREFIX, time.time() * 1e6))
     with open(place, "wb") as stream:
         np.savez(stream, **arrays)
     return {
@@ -120,13 +121,8 @@ def _require(names, state, reduce, groups, feeds):
         raise JobError("bad_request", "%d groups for %d samples" % (len(groups), len(feeds)))
 
 
-def _discard(job):
-    """Remove outputs that were fetched: nothing but what an earlier `infer` left in the folder."""
-    for place in job.arguments.get("discard") or []:
-        folder, name = os.path.split(str(place))
-        mine = os.path.realpath(folder) == os.path.realpath(job.folder)
-        if mine and name.startswith(_PREFIX):
-            try:
-                os.remove(place)
-            except (IOError, OSError):
-                pass
+def _forget(folder):
+    """Remove all outputs of earlier jobs but the latest."""
+    mine = sorted(name for name in os.listdir(folder) if name.startswith(_PREFIX))
+    for name in mine[:-1]:
+        os.remove(os.path.join(folder, name))

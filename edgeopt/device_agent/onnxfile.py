@@ -16,12 +16,17 @@ _ENTRY_KEY, _ENTRY_VALUE = 1, 2
 
 def size_bytes(path):
     """Bytes of the model file and of the external data files that it names."""
+    return sum(os.path.getsize(name) for name in files(path))
+
+
+def files(path):
+    """The model file and, by name, the external data files that it names and that are there."""
     places = set()
     for graph in _graphs(path):
         places.update(_external(graph))
     folder = os.path.dirname(path)
-    files = [path] + [os.path.join(folder, place) for place in sorted(places)]
-    return sum(os.path.getsize(name) for name in files if os.path.isfile(name))
+    found = [path] + [os.path.join(folder, place) for place in sorted(places)]
+    return [name for name in found if os.path.isfile(name)]
 
 
 def domains(path):
