@@ -9,6 +9,7 @@ import typer
 
 from edgeopt import __version__
 from edgeopt.cli import (
+    device,
     doctor,
     export,
     inspect,
@@ -33,6 +34,7 @@ app = typer.Typer(
 )
 for module in (run_command, measure, report, inspect, pick, export, replay, doctor, plugins):
     app.command(module.__name__.rpartition(".")[2])(module.command)
+app.add_typer(device.app, name="device")
 app.add_typer(zoo.app, name="zoo")
 
 

@@ -5,9 +5,26 @@ from typing import Annotated
 
 import typer
 
+
+def complete_device(incomplete: str) -> list[str]:
+    """Names of devices for the shell; of a list, its last name is completed."""
+    from edgeopt.targets.devices import device_names
+
+    before, comma, last = incomplete.rpartition(",")
+    return [before + comma + name for name in device_names() if name.startswith(last)]
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 Model = Annotated[str, typer.Argument(help="An ONNX file, or a name from `edgeopt zoo list`.")]
-Device = Annotated[str, typer.Option("--device", "-d", help="Where to measure; `local` is here.")]
+Device = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        "-d",
+        help="Where to measure: any name that `ssh` takes; `local` is here.",
+        autocompletion=complete_device,
+    ),
+]
 Data = Annotated[
     str | None,
     typer.Option("--data", help="Labelled data: FILE.npz, a folder, or python:package.function."),

@@ -1,8 +1,12 @@
 """`health`: what `device check` looks at besides the probe. Read, never changed."""
 
 import os
+import platform
+import shutil
+import sys
 import time
 
+import install
 import machine
 
 
@@ -20,13 +24,30 @@ def health(job):
     if before.get("busy_s") is not None and after.get("busy_s") is not None:
         busy = (after["busy_s"] - before["busy_s"]) / spent_s / processors
     memory = machine.memory()
+    cache = install.cache_folder()
     return {
+        "executable": sys.executable,
+        "python": platform.python_version(),
+        "cache": cache,
+        "cache_free_bytes": _free(cache),
         "state": after,
         "processors": processors,
         "busy_share": busy,
         "memory_available_bytes": memory.get("MemAvailable"),
         "swap_used_bytes": _used(memory.get("SwapTotal"), memory.get("SwapFree")),
     }
+
+
+def _free(folder):
+    """Free bytes of a folder in which a file can be written; None where that is refused."""
+    trial = os.path.join(folder, ".part-health-%d" % os.getpid())
+    try:
+        os.makedirs(folder, exist_ok=True)
+        open(trial, "w").close()
+        os.remove(trial)
+        return shutil.disk_usage(folder).free
+    except OSError:
+        return None
 
 
 def _used(total, free):

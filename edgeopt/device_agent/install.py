@@ -20,15 +20,15 @@ _SPARE_BYTES = 64 << 20
 
 
 def install(job):
-    """Unpack wheels into `<cache>/venv-<digest>`; earlier ones are removed when it works.
+    """Unpack wheels into `<cache>/venv-<digest>` and let `<cache>/venv` lead there.
 
-    Arguments: wheels, a list of {name, place}. The reply: python, the new interpreter; runtime,
-    the version that it imports; new, whether anything had to be done.
+    Earlier ones are removed when it works. Arguments: wheels, a list of {name, place}. The reply:
+    python, the new interpreter; runtime, the version that it imports; new, whether anything had
+    to be done.
     """
     wheels = [(each["name"], each["place"]) for each in job.get("wheels", list)]
     cache = cache_folder()
     folder = os.path.join(cache, "venv-" + _digest(wheels))
-    python = os.path.join(folder, "bin", "python")
     new = not os.path.exists(os.path.join(folder, _COMPLETE))
     if new:
         job.phase("create")
@@ -38,10 +38,12 @@ def install(job):
         for name, place in wheels:
             _unpack(name, place, folder)
     job.phase("import")
-    version = _import(python)
+    version = _import(os.path.join(folder, "bin", "python"))
     with open(os.path.join(folder, _COMPLETE), "w") as stream:
         stream.write(version)
+    _lead_to(folder, os.path.join(cache, "venv"))
     _remove_others(cache, folder)
+    python = os.path.join(cache, "venv", "bin", "python")
     return {"python": python, "runtime": version, "new": new}
 
 
@@ -127,11 +129,21 @@ def _clean():
     return {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
 
+def _lead_to(folder, link):
+    """A name that stays, so that the devices file need not follow every version."""
+    aside = "%s-link-%d" % (link, os.getpid())
+    if os.path.isdir(link) and not os.path.islink(link):
+        raise JobError("install_failed", "%s is a folder, not a link" % link, "move it away")
+    os.symlink(os.path.basename(folder), aside)
+    os.rename(aside, link)
+
+
 def _remove_others(cache, folder):
     """Environments of earlier set-ups, but not the one that this very agent runs in."""
+    kept = (os.path.realpath(folder), os.path.realpath(sys.prefix))
     for name in os.listdir(cache):
         path = os.path.join(cache, name)
-        if name.startswith("venv-") and path not in (folder, sys.prefix):
+        if name.startswith("venv-") and os.path.realpath(path) not in kept:
             shutil.rmtree(path, ignore_errors=True)
 
 

@@ -1,0 +1,139 @@
+"""`edgeopt device check`: what measuring on a device will depend on, step by step, with the cure.
+
+A step that fails does not hide what can still be said. Nothing is changed on the device.
+"""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from edgeopt.api.device_facts import Check, Status, checks_of_facts, checks_of_health
+from edgeopt.api.devices import how
+from edgeopt.core.device import DeviceEntry
+from edgeopt.core.protocols import Target
+from edgeopt.errors import DeviceError, EdgeOptError
+from edgeopt.targets.connection import SshConnection
+from edgeopt.targets.devices import resolve
+from edgeopt.targets.open import open_target
+
+_ANSWER_S = 30.0
+_PROBE_S = 180.0
+_HEALTH_S = 60.0
+_WINDOW_S = 1.0
+_SLOW_S = 0.5
+
+
+def check(name: str) -> Iterator[Check]:
+    """Every check of one device, as soon as its result is known."""
+    try:
+        entry = resolve(name)
+    except EdgeOptError as error:
+        yield _failed("name", error)
+        return
+    yield Check("name", "OK", f"{how(entry)}; from: {entry.origin}")
+    reached = list(_connection(entry))
+    yield from reached
+    if any(each.status == "FAIL" for each in reached):
+        return
+    yield from _agent(entry)
+
+
+def _connection(entry: DeviceEntry) -> Iterator[Check]:
+    """Whether ssh gets there at all: its own trouble is told apart from Python's."""
+    if entry.kind != "ssh":
+        return
+    start = time.monotonic()
+    try:
+        connection = SshConnection(entry.host or entry.name, name=entry.name)
+        _run_true(connection)
+    except DeviceError as error:
+        yield _failed("connection", error)
+        return
+    took_s = time.monotonic() - start
+    text = f"{connection.describe()}: key and host key accepted, {took_s:.1f} s"
+    yield Check("connection", "OK", text)
+
+
+def _run_true(connection: SshConnection) -> None:
+    """Run `true` there.
+
+    Raises:
+        DeviceError: ssh fails, or nothing comes back.
+    """
+    with tempfile.TemporaryFile() as log:
+        process = connection.start(["true"], {}, log=log)
+        try:
+            process.communicate(timeout=_ANSWER_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            connection.reset()
+            raise DeviceError(
+                f"the device gave no answer in {_ANSWER_S:g} s",
+                where=connection.describe(),
+                hint="is it busy, or out of memory? try again, then restart it",
+            ) from None
+        log.seek(0)
+        words = log.read().decode("utf-8", "replace")
+    failure = connection.failure(process.returncode, words)
+    if failure is not None:
+        raise failure
+
+
+def _agent(entry: DeviceEntry) -> Iterator[Check]:
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="edgeopt-check-") as folder:
+        try:
+            target = open_target(entry, folder=Path(folder))
+        except EdgeOptError as error:
+            yield _failed("agent", error)
+            return
+        try:
+            yield from _answers(entry, target, time.monotonic() - start)
+        finally:
+            target.close()
+
+
+def _answers(entry: DeviceEntry, target: Target, opened_s: float) -> Iterator[Check]:
+    try:
+        facts = _asked(target, "probe", _PROBE_S)
+        start = time.monotonic()
+        _asked(target, "hello", _ANSWER_S, runtime=False)
+        trip_s = time.monotonic() - start
+    except DeviceError as error:
+        yield _failed("agent", error)
+        return
+    text = f"answers in {trip_s * 1e3:.0f} ms, started in {opened_s:.1f} s"
+    slow = trip_s > _SLOW_S
+    status: Status = "WARN" if slow else "OK"
+    yield Check("agent", status, text + ("; a slow connection makes a run slow" if slow else ""))
+    health = _health(target)
+    yield from checks_of_facts(entry, facts, health)
+    yield from checks_of_health(health)
+
+
+def _health(target: Target) -> Mapping[str, Any]:
+    """What changes with time; empty where a replayed device has no recording of it."""
+    try:
+        return _asked(target, "health", _HEALTH_S, window_s=_WINDOW_S)
+    except DeviceError:
+        return {}
+
+
+def _asked(target: Target, verb: str, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:
+    """A reply that is no error.
+
+    Raises:
+        DeviceError: It is one, or none came.
+    """
+    reply = target.request(verb, deadline_s=deadline_s, **arguments)
+    if not reply["ok"]:
+        raise DeviceError(reply["error"]["text"], where=target.name, hint=reply["error"]["hint"])
+    return reply
+
+
+def _failed(name: str, error: EdgeOptError) -> Check:
+    return Check(name, "FAIL", " ".join(str(error).split()))
