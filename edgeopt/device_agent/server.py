@@ -15,16 +15,23 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 
+import blobs
+import boardlock
+import cache
 import catalogue
 import channel
 import jobs
 import machine
+import results
+import wire
 from failures import JobError
 
 PROTOCOL = 1
 _REMEMBERED = 64
-_HERE = ("hello", "probe")
+_HERE = ("hello", "probe", "have", "result", "clean")
+_WAIT_S = 600.0
 _VERBS = _HERE + tuple(v for v in catalogue.MODULES if v not in catalogue.INTERNAL) + ("bye",)
 
 
@@ -37,6 +44,11 @@ class Server(object):
         self._answers = collections.OrderedDict()
         self._folder = _work_folder()
         self._runner = jobs.Runner(self._folder)
+        self._home = cache.folder()
+        self._results = results.Results(self._home)
+        self._blobs = blobs.Blobs(self._home) if self._home else None
+        self._owner = boardlock.owner()
+        self._heard = time.time()
 
     def serve(self):
         """Answer until `bye` or the end of stdin."""
@@ -50,9 +62,22 @@ class Server(object):
 
     def _read(self):
         for line in channel.lines(sys.stdin.buffer):
-            if line:
+            self._heard = time.time()
+            if line and not line.startswith('{"beat"'):
                 self._requests.put(line)
         self._end()
+
+    def _watch(self, patience_s):
+        """End when the host has been silent for long: a dead network closes no pipe."""
+
+        def wait():
+            while time.time() - self._heard < patience_s:
+                time.sleep(min(5.0, patience_s))
+            self._end()
+
+        thread = threading.Thread(target=wait)
+        thread.daemon = True
+        thread.start()
 
     def _end(self):
         self._runner.kill()
@@ -69,7 +94,8 @@ class Server(object):
             return True
         name, verb = request["id"], request["verb"]
         if name not in self._answers:
-            self._answers[name] = self._reply(request)
+            with channel.Beats(self._channel):
+                self._answers[name] = self._reply(request)
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
         self._channel.send(dict(self._answers[name], id=name))
@@ -82,17 +108,60 @@ class Server(object):
             return _refused(text, "it knows: " + ", ".join(_VERBS))
         if verb == "bye":
             return {"ok": True}
-        if verb in _HERE:
-            return self._about(verb, request["deadline_s"])
-        return self._runner.run(verb, request["arguments"], request["deadline_s"])
+        try:
+            return self._here(request) if verb in _HERE else self._job(request)
+        except JobError as error:
+            return {"ok": False, "error": error.reply()}
 
-    def _about(self, verb, deadline_s):
-        """What this device is. The runtime is imported by a child: that alone may crash."""
+    def _here(self, request):
+        """Verbs that need no child: they run nothing of the user's."""
+        verb, arguments = request["verb"], request["arguments"]
+        if verb in ("hello", "probe"):
+            return self._about(verb, arguments, request["deadline_s"])
+        if verb == "result":
+            return self._results.look(str(arguments.get("job")))
+        if self._blobs is None:
+            raise JobError("bad_request", "this agent has no folder for files: EDGEOPT_CACHE")
+        if verb == "have":
+            return self._blobs.have(arguments)
+        return self._blobs.clean(bool(arguments.get("everything")))
+
+    def _job(self, request):
+        """One job in a child: alone on the board where it measures, its result kept in a file."""
+        verb, arguments = request["verb"], request["arguments"]
+        gone = self._blobs.missing(arguments) if self._blobs else []
+        if gone:
+            error = JobError("file_missing", "no longer on the device: " + ", ".join(gone))
+            return {"ok": False, "error": dict(error.reply("start"), places=gone)}
+        with self._results.running(request["id"]):
+            if verb in catalogue.MEASURING:
+                with boardlock.held(self._home, self._owner, request["wait_s"]):
+                    reply = self._runner.run(verb, arguments, request["deadline_s"])
+            else:
+                reply = self._runner.run(verb, arguments, request["deadline_s"])
+            self._results.keep(request["id"], reply)
+        return reply
+
+    def _about(self, verb, arguments, deadline_s):
+        """What this device is. The runtime is imported by a child: that alone may crash.
+
+        `hello` may say who asks (user, host), that the runtime is not to be looked at yet
+        (runtime: false), and after how long a silence of the host the agent is to end.
+        """
+        if verb == "hello":
+            self._owner = boardlock.owner(arguments.get("user"), arguments.get("host"))
+            if arguments.get("patience_s"):
+                self._watch(float(arguments["patience_s"]))
+            if arguments.get("runtime") is False:
+                return {"ok": True, "protocol": PROTOCOL, "python": platform.python_version()}
         found = self._runner.run("runtime", {}, deadline_s)
         runtime = found.get("runtime") or {}
         problem = None if found["ok"] else found["error"]["text"]
         if verb == "probe":
             facts = machine.facts(runtime.get("version"), runtime.get("providers", []))
+            if arguments.get("prove") is True and found["ok"]:
+                proven = self._runner.run("prove", {}, deadline_s)
+                facts["providers_proven"] = proven.get("providers", {})
             return dict(facts, ok=True, runtime_error=problem)
         return {
             "ok": True,
@@ -104,7 +173,7 @@ class Server(object):
         }
 
 
-_PREFIX = "edgeopt-agent-"
+_PREFIX = wire.WORK
 
 
 def _work_folder():
@@ -141,8 +210,10 @@ def _parse(line):
         isinstance(request.get(key), str) for key in ("id", "verb")
     ):
         raise JobError("bad_request", "a request is an object with the texts id and verb")
-    request.setdefault("arguments", {})
-    deadline = request.setdefault("deadline_s", 60.0)
-    if isinstance(deadline, bool) or not isinstance(deadline, (int, float)) or deadline <= 0:
-        raise JobError("bad_request", "deadline_s is a positive number of seconds")
+    if not isinstance(request.setdefault("arguments", {}), dict):
+        raise JobError("bad_request", "arguments is an object")
+    for name, otherwise in (("deadline_s", 60.0), ("wait_s", _WAIT_S)):
+        given = request.setdefault(name, otherwise)
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or given <= 0:
+            raise JobError("bad_request", name + " is a positive number of seconds")
     return request
