@@ -22,6 +22,8 @@ from edgeopt.targets.open import open_target
 _ANSWER_S = 30.0
 _PROBE_S = 180.0
 _HEALTH_S = 60.0
+_PROVE_S = 300.0
+_WAIT_S = 3.0
 _WINDOW_S = 1.0
 _SLOW_S = 0.5
 
@@ -110,17 +112,28 @@ def _answers(entry: DeviceEntry, target: Target, opened_s: float) -> Iterator[Ch
     slow = trip_s > _SLOW_S
     status: Status = "WARN" if slow else "OK"
     yield Check("agent", status, text + ("; a slow connection makes a run slow" if slow else ""))
-    health = _health(target)
-    yield from checks_of_facts(entry, facts, health)
+    if entry.kind == "replay":
+        yield from checks_of_facts(entry, facts, {})
+        return
+    reply = target.request("health", deadline_s=_HEALTH_S, wait_s=_WAIT_S, window_s=_WINDOW_S)
+    health = reply if reply["ok"] else dict[str, Any]()
+    if not reply["ok"]:
+        yield Check("health", "WARN", _reason(reply))
+    yield from checks_of_facts(entry, {**facts, **_proven(target, facts)}, health)
     yield from checks_of_health(health)
 
 
-def _health(target: Target) -> Mapping[str, Any]:
-    """What changes with time; empty where a replayed device has no recording of it."""
-    try:
-        return _asked(target, "health", _HEALTH_S, window_s=_WINDOW_S)
-    except DeviceError:
+def _proven(target: Target, facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What each provider makes of a small model, as the key `providers_proven`."""
+    if not facts.get("runtime"):
         return {}
+    reply = target.request("prove", deadline_s=_PROVE_S, wait_s=_WAIT_S)
+    return {"providers_proven": reply["providers"] if reply["ok"] else {}}
+
+
+def _reason(reply: Mapping[str, Any]) -> str:
+    error = reply["error"]
+    return " ".join(f"{error['text']}; {error['hint']}".split())
 
 
 def _asked(target: Target, verb: str, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:

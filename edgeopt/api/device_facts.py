@@ -19,6 +19,9 @@ _MEMORY_BYTES = 300 << 20
 _BUSY = 0.10
 _HOT_C = 80.0
 _FIXED_CLOCK = frozenset({"performance", "userspace"})
+_CPU = "CPUExecutionProvider"
+# In every stock wheel; it runs models elsewhere.
+_REMOTE = frozenset({"AzureExecutionProvider"})
 _UNREAL = frozenset({"emulated", "vm", "container in a vm"})
 
 
@@ -42,7 +45,7 @@ def checks_of_facts(entry: DeviceEntry, facts: Facts, health: Facts) -> Iterator
     told = advice(facts)
     yield _python(facts, health)
     yield from _folder(health)
-    yield from _runtime(entry, facts, told)
+    yield from _runtime(entry, facts, told, str(health.get("executable") or "python3"))
     yield from _providers(facts)
     yield _board(facts)
     yield from _profile(entry, facts)
@@ -68,7 +71,7 @@ def _python(facts: Facts, health: Facts) -> Check:
 
 
 def _folder(health: Facts) -> Iterator[Check]:
-    if "cache" not in health:
+    if not health.get("cache"):
         return
     cache, free = health["cache"], health["cache_free_bytes"]
     if free is None:
@@ -81,26 +84,29 @@ def _folder(health: Facts) -> Iterator[Check]:
         yield Check("folder", "OK", f"{cache}: writable, {format_bytes(free)} free")
 
 
-def _runtime(entry: DeviceEntry, facts: Facts, told: RuntimeAdvice) -> Iterator[Check]:
+def _runtime(entry: DeviceEntry, facts: Facts, told: RuntimeAdvice, python: str) -> Iterator[Check]:
     if facts.get("runtime"):
         yield Check("onnxruntime", "OK", f"version {facts['runtime']}")
     else:
         problem = " ".join(str(facts.get("runtime_error") or "is not there").split())
-        yield Check("onnxruntime", "FAIL", f"{_last(problem)}; {cure(entry, told)}")
+        yield Check("onnxruntime", "FAIL", f"{_last(problem)}; {cure(entry, told, python)}")
     if told.warning:
         yield Check("onnxruntime", "WARN", told.warning)
     if told.gpu_note:
         yield Check("onnxruntime", "NOTE", told.gpu_note)
 
 
-def cure(entry: DeviceEntry, told: RuntimeAdvice) -> str:
+def cure(entry: DeviceEntry, told: RuntimeAdvice, python: str = "python3") -> str:
     """How a runtime gets onto a device."""
     if not told.requirement:
         return told.why
     words = " ".join(f"'{each}'" if set(each) & set("<>!") else each for each in told.requirements)
-    return (
-        f"the right one is {words} ({told.why}): `edgeopt device setup {entry.name}` "
-        f"puts it into the agent's own folder, or on the device: python3 -m pip install {words}"
+    setup = f"`edgeopt device setup {entry.name}` puts it into the agent's own folder"
+    itself = entry.kind == "local" and not (entry.python or entry.exec)
+    return f"the right one is {words} ({told.why}): " + (
+        f"{python} -m pip install {words}"
+        if itself
+        else f"{setup}, or on the device: {python} -m pip install {words}"
     )
 
 
@@ -110,18 +116,21 @@ def _last(text: str) -> str:
 
 
 def _providers(facts: Facts) -> Iterator[Check]:
-    listed = [str(name) for name in facts.get("providers") or ()]
+    listed = [str(name) for name in facts.get("providers") or () if name not in _REMOTE]
     if not listed:
         return
     proven = cast("Mapping[str, Facts]", facts.get("providers_proven") or {})
     if not proven:
         yield Check("providers", "NOTE", f"listed, not tried: {', '.join(listed)}")
     for name, found in proven.items():
+        if name in _REMOTE:
+            continue
         if found["ok"]:
-            yield Check("provider", "OK", f"{name}: a small model ran")
+            text = f"{name}: a small model ran" + ("" if name == _CPU else f", {found['text']}")
+            yield Check("provider", "OK", text)
         else:
             reason = _last(" ".join(str(found.get("text") or "no reason given").split()))
-            status: Status = "FAIL" if name == "CPUExecutionProvider" else "WARN"
+            status: Status = "FAIL" if name == _CPU else "WARN"
             yield Check("provider", status, f"{name} is listed but does not run: {reason}")
 
 

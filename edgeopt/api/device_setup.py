@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from edgeopt.core.device import DeviceEntry
 from edgeopt.core.protocols import Target
@@ -27,6 +27,8 @@ from edgeopt.units import format_bytes
 _PROBE_S = 180.0
 _DOWNLOAD_S = 1800
 _INSTALL_S = 900.0
+_PROVE_S = 300.0
+_CPU = "CPUExecutionProvider"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +129,8 @@ def _plan_text(entry: DeviceEntry, facts: Mapping[str, Any], told: RuntimeAdvice
         + (f"onnxruntime {there} is there" if there else "no onnxruntime"),
         f"download here: {', '.join(told.requirements)} with numpy ({told.why})",
         f"send it and unpack it into {cache}/venv; the system's Python stays as it is",
-        f"write {cache}/venv/bin/python as the device's python into {devices_file()}",
+        f"let a small model run there, then write its {'exec' if entry.exec else 'python'} "
+        f"into {devices_file()}",
     ]
     lines += [told.gpu_note] if told.gpu_note else []
     return "\n".join(lines)
@@ -230,19 +233,21 @@ def _prove(entry: DeviceEntry, folder: Path) -> str:
     target = open_target(entry, folder=folder)
     try:
         facts = _asked(target, "probe", _PROBE_S)
+        known = bool(facts.get("runtime"))
+        reply = _asked(target, "prove", _PROVE_S) if known else dict[str, Any]()
     finally:
         target.close()
-    if not facts.get("runtime"):
+    if not known:
         raise DeviceError(
             f"the new runtime cannot be imported: {facts.get('runtime_error')}",
             where=entry.name,
             hint=f"edgeopt device check {entry.name}",
         )
-    proven = cast("Mapping[str, Any]", facts.get("providers_proven") or {})
-    found = proven.get("CPUExecutionProvider")
-    if found is not None and not found["ok"]:
+    found = reply["providers"].get(_CPU)
+    if found is None or not found["ok"]:
+        reason = "it lists no CPU provider" if found is None else found["text"]
         raise DeviceError(
-            f"the new runtime does not run a model: {found['text']}",
+            f"the new runtime does not run a model: {reason}",
             where=entry.name,
             hint=f"edgeopt device check {entry.name}",
         )
@@ -258,7 +263,9 @@ def _finish(chosen: SetupPlan, entry: DeviceEntry, runtime: str, new: bool) -> S
         saved = device_store.save(dataclasses.replace(entry, origin=""))
         lines.append(f'{saved} says {key} = "{value}" now')
     else:
-        lines.append(f'write {key} = "{value}" into {chosen.entry.origin}: it is not yours to edit')
+        lines.append(
+            f'write {key} = "{value}" into {chosen.entry.origin}, which edgeopt does not edit'
+        )
     return SetupDone(entry=entry, runtime=runtime, new=new, saved=saved, text="\n".join(lines))
 
 

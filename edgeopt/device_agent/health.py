@@ -6,7 +6,7 @@ import shutil
 import sys
 import time
 
-import install
+import cache
 import machine
 
 
@@ -24,12 +24,12 @@ def health(job):
     if before.get("busy_s") is not None and after.get("busy_s") is not None:
         busy = (after["busy_s"] - before["busy_s"]) / spent_s / processors
     memory = machine.memory()
-    cache = install.cache_folder()
+    named = os.environ.get("EDGEOPT_CACHE")
     return {
         "executable": sys.executable,
         "python": platform.python_version(),
-        "cache": cache,
-        "cache_free_bytes": _free(cache),
+        "cache": named,
+        "cache_free_bytes": _free(cache.folder()) if named else None,
         "state": after,
         "processors": processors,
         "busy_share": busy,
@@ -40,9 +40,10 @@ def health(job):
 
 def _free(folder):
     """Free bytes of a folder in which a file can be written; None where that is refused."""
+    if folder is None:
+        return None
     trial = os.path.join(folder, ".part-health-%d" % os.getpid())
     try:
-        os.makedirs(folder, exist_ok=True)
         open(trial, "w").close()
         os.remove(trial)
         return shutil.disk_usage(folder).free

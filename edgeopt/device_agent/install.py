@@ -12,6 +12,7 @@ import subprocess
 import sys
 import zipfile
 
+import cache
 from failures import JobError
 
 _COMPLETE = "edgeopt-complete"
@@ -27,12 +28,14 @@ def install(job):
     to be done.
     """
     wheels = [(each["name"], each["place"]) for each in job.get("wheels", list)]
-    cache = cache_folder()
-    folder = os.path.join(cache, "venv-" + _digest(wheels))
+    home = cache.folder()
+    if home is None:
+        raise JobError("install_failed", "the agent has no folder here", "set cache_dir")
+    folder = os.path.join(home, "venv-" + _digest(wheels))
     new = not os.path.exists(os.path.join(folder, _COMPLETE))
     if new:
         job.phase("create")
-        _check_room(cache, wheels)
+        _check_room(home, wheels)
         _create(folder)
         job.phase("unpack")
         for name, place in wheels:
@@ -41,15 +44,10 @@ def install(job):
     version = _import(os.path.join(folder, "bin", "python"))
     with open(os.path.join(folder, _COMPLETE), "w") as stream:
         stream.write(version)
-    _lead_to(folder, os.path.join(cache, "venv"))
-    _remove_others(cache, folder)
-    python = os.path.join(cache, "venv", "bin", "python")
+    _lead_to(folder, os.path.join(home, "venv"))
+    _remove_others(home, folder)
+    python = os.path.join(home, "venv", "bin", "python")
     return {"python": python, "runtime": version, "new": new}
-
-
-def cache_folder():
-    """The agent's folder on this device."""
-    return os.path.expanduser(os.environ.get("EDGEOPT_CACHE") or "~/.cache/edgeopt")
 
 
 def _digest(wheels):
@@ -58,14 +56,13 @@ def _digest(wheels):
     return hashlib.sha256("\n".join(names).encode("utf-8")).hexdigest()[:12]
 
 
-def _check_room(cache, wheels):
-    os.makedirs(cache, exist_ok=True)
+def _check_room(home, wheels):
     needed = _SPARE_BYTES
     for name, place in wheels:
         needed += sum(each.file_size for each in _opened(name, place).infolist())
-    free = shutil.disk_usage(cache).free
+    free = shutil.disk_usage(home).free
     if free < needed:
-        text = "%s has %d MB free, the runtime needs %d MB" % (cache, free >> 20, needed >> 20)
+        text = "%s has %d MB free, the runtime needs %d MB" % (home, free >> 20, needed >> 20)
         raise JobError("install_failed", text, "free some space, or set cache_dir of the device")
 
 
@@ -138,11 +135,11 @@ def _lead_to(folder, link):
     os.rename(aside, link)
 
 
-def _remove_others(cache, folder):
+def _remove_others(home, folder):
     """Environments of earlier set-ups, but not the one that this very agent runs in."""
     kept = (os.path.realpath(folder), os.path.realpath(sys.prefix))
-    for name in os.listdir(cache):
-        path = os.path.join(cache, name)
+    for name in os.listdir(home):
+        path = os.path.join(home, name)
         if name.startswith("venv-") and os.path.realpath(path) not in kept:
             shutil.rmtree(path, ignore_errors=True)
 
