@@ -9,7 +9,7 @@ DEMO_BUDGET ?= 5m
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup demo lab lab-test test check format benchmarks wheel clean
+.PHONY: help setup demo lab lab-openvino lab-test test check format benchmarks wheel clean
 
 help: ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,11 @@ check: setup ## format, lint, types, import contracts
 
 lab: setup ## fetch a real sshd and an arm64 userland into .lab (Debian; tests skip what it lacks)
 	$(BIN)/python tests/lab/fetch.py
+
+lab-openvino: ## fetch a runtime whose provider compiles, into a venv of its own in .lab
+	$(PYTHON) -m venv .lab/openvino
+	.lab/openvino/bin/python -m pip install --quiet --disable-pip-version-check \
+		onnxruntime-openvino==1.24.1 numpy
 
 lab-test: lab ## all lab tests, the slow ones too
 	$(BIN)/python -m pytest -m lab -rs

@@ -53,6 +53,8 @@ class GraphSpace:
         families: Shelves whose transforms may be used.
         runtime: Settings of the standard candidates.
         runtimes: Alternatives to them that the device allows, most promising first.
+        usual: What a competent user would set on the device's provider, by name: each is a
+            standard candidate of the given model.
         kept: Number of built graphs to keep; fewer where the model is large.
     """
 
@@ -64,6 +66,7 @@ class GraphSpace:
         families: Sequence[str] = FAMILIES,
         runtime: RuntimeSettings | None = None,
         runtimes: Sequence[RuntimeSettings] = (),
+        usual: Sequence[tuple[str, RuntimeSettings]] = (),
         kept: int = 32,
     ) -> None:
         self.workshop = workshop
@@ -74,6 +77,7 @@ class GraphSpace:
         self._runtime = runtime or RuntimeSettings()
         others = {each.text: each for each in runtimes if each != self._runtime}
         self._runtimes = (self._runtime, *others.values())
+        self._usual = tuple(usual)
         self._kept = min(kept, max(_FEWEST_KEPT, _KEPT_BYTES // workshop.model.size_bytes))
         self._built: OrderedDict[str, Built] = OrderedDict()
         self._legal: OrderedDict[str, tuple[Action, ...]] = OrderedDict()
@@ -154,6 +158,7 @@ class GraphSpace:
                 (f"runtime_{level}", self._candidate(empty, optimization=level))
                 for level in ("basic", "extended")
             ),
+            *((name, Candidate(recipe=empty, runtime=runtime)) for name, runtime in self._usual),
         ]
         for family in self._families:
             for action in self._listed(family, self.workshop.normalized, whole_model=True):
