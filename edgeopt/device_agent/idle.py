@@ -10,12 +10,12 @@ _GPU_BUSY = 0.10
 
 
 def idle(job):
-    """Wait until the machine is as asked, at most `wait_s`; both demands may be left out.
+    """Wait until the machine is as asked, at most `at_most_s`; both demands may be left out.
 
-    Arguments: wait_s; window_s, over which processors are watched; busy_share, the share of
+    Arguments: at_most_s; window_s, over which processors are watched; busy_share, the share of
     processor time that may be used; below_c, the temperature to wait for.
     """
-    wait_s = float(job.get("wait_s", (int, float)))
+    at_most_s = float(job.get("at_most_s", (int, float)))
     window_s = float(job.arguments.get("window_s") or 0.0)
     busy_share, below_c = job.arguments.get("busy_share"), job.arguments.get("below_c")
     job.phase("wait")
@@ -24,10 +24,10 @@ def idle(job):
         seen = look(window_s)
         reached = is_reached(seen, busy_share, below_c)
         waited_s = time.perf_counter() - begin
-        if reached or waited_s >= wait_s:
+        if reached or waited_s >= at_most_s:
             return dict(seen, idle=reached, waited_s=waited_s)
         if not window_s:
-            time.sleep(min(_POLL_S, wait_s))
+            time.sleep(min(_POLL_S, at_most_s))
 
 
 def look(window_s):

@@ -120,7 +120,11 @@ def engine(raw: RawRun) -> dict[str, Value | str]:
     made: Mapping[str, Any] | None = raw.footprint.get("engine")
     if made is None:
         return {}
-    seconds = [float(each) for each in raw.footprint.get("build_s") or ()]
+    seconds = [
+        float(each)
+        for reply in (raw.footprint, *(each["candidate"] for each in raw.rounds))
+        for each in reply.get("build_s") or ()
+    ]
     found: dict[str, Value | str] = {"engine_size": Value(value=float(made["bytes"]), unit="B")}
     if seconds:
         found["build"] = _once(seconds)

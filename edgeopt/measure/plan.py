@@ -36,8 +36,8 @@ class Protocol:
             it began; 0 waits never.
         pace_s: Length of a window at the user's rate, ten periods at least.
         pace_pairs: Windows of each side at the user's rate.
-        rebuild: Engines that are built anew and timed beside the kept one, where the provider
-            compiles.
+        fresh_engines: Whether each round builds engines of its own where the provider compiles:
+            two builds of one model differ, and the interval over rounds then holds that.
         percentiles: Which are values of their own, where the runs suffice for them.
         deadline_s: When the device ends a job of this rung.
     """
@@ -58,7 +58,7 @@ class Protocol:
     pace_s: float
     pace_pairs: int
     percentiles: tuple[float, ...] = ()
-    rebuild: int = 0
+    fresh_engines: bool = False
 
     @property
     def warmup(self) -> Mapping[str, float]:
@@ -139,7 +139,7 @@ PUBLISH = Protocol(
     pace_s=30.0,
     pace_pairs=3,
     percentiles=(0.9, 0.99),
-    rebuild=2,
+    fresh_engines=True,
 )
 PROTOCOLS: Mapping[str, Protocol] = {rung.name: rung for rung in (QUICK, NORMAL, PUBLISH)}
 

@@ -190,11 +190,7 @@ class _Run:
 
     def _footprint(self) -> Mapping[str, Any]:
         """The candidate's footprint, and the engines of both built where the providers compile."""
-        found = self._alone(
-            "footprint",
-            deadline_s=self._build_deadline("candidate"),
-            rebuild=self.protocol.rebuild,
-        )
+        found = self._alone("footprint", deadline_s=self._build_deadline("candidate"))
         if self.settings["baseline"].provider in COMPILING:
             # A baseline that cannot be built fails in the first round, as the baseline.
             with suppress(CandidateError):
@@ -207,9 +203,14 @@ class _Run:
                 )
         return found
 
+    @property
+    def _fresh_engines(self) -> bool:
+        compiling = any(each.provider in COMPILING for each in self.settings.values())
+        return compiling and self.protocol.fresh_engines
+
     def _build_deadline(self, side: Side) -> float:
-        extra = self.settings[side].provider in COMPILING
-        return self.protocol.deadline_s + (BUILD_S if extra else 0.0)
+        builds = self.settings[side].provider in COMPILING
+        return self.protocol.deadline_s + (BUILD_S if builds else 0.0)
 
     def _beside(self, profile: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
         """The baseline's profile, where the candidate's has nodes on another provider."""
@@ -267,16 +268,18 @@ class _Run:
         rounds: list[Mapping[str, Any]] = []
         cooled: list[Mapping[str, Any]] = []
         protocol, left = self.protocol, self.protocol.repeats
+        fresh = {"engine": "fresh"} if self._fresh_engines else {}
         while len(rounds) < protocol.rounds:
             if start_c is not None and (rounds or left < protocol.repeats):
                 cooled.append(self._cool(start_c + COOL_C))
             found = self._pair(
                 "bench",
-                memory,
+                {**memory, **fresh},
                 first="candidate" if len(rounds) % 2 == 0 else "baseline",
                 pairs=protocol.pairs,
                 min_seconds=protocol.min_seconds,
                 min_runs=protocol.min_runs,
+                deadline_s=protocol.deadline_s + (2 * BUILD_S if fresh else 0.0),
             )
             if left and disturbed(found, self.settings):
                 left -= 1
@@ -302,7 +305,7 @@ class _Run:
         """Wait for an idle machine; with 0 s only look at it."""
         return self.device.ask(
             "idle",
-            wait_s=wait_s,
+            at_most_s=wait_s,
             window_s=BUSY_WINDOW_S if wait_s else 0.0,
             busy_share=BUSY_SHARE if wait_s else None,
             deadline_s=wait_s + _GRACE_S,
@@ -311,7 +314,9 @@ class _Run:
     def _cool(self, below_c: float) -> Mapping[str, Any]:
         """Wait until the machine is nearly as cool as it was."""
         wait_s = self.protocol.cool_s
-        return self.device.ask("idle", wait_s=wait_s, below_c=below_c, deadline_s=wait_s + _GRACE_S)
+        return self.device.ask(
+            "idle", at_most_s=wait_s, below_c=below_c, deadline_s=wait_s + _GRACE_S
+        )
 
 
 def environment(rounds: Sequence[Mapping[str, Any]], protocol: Protocol) -> dict[str, str]:
