@@ -1,6 +1,7 @@
 """Devices of the lab: each a real sshd with a home of its own, behind a wire."""
 
 import contextlib
+import json
 import os
 import signal
 import sys
@@ -173,10 +174,28 @@ class Network:
         self._agents.append(openssh.Agent(self.folder, *keys))
         return self._agents[-1]
 
+    def devices_file(self) -> Path:
+        """Write the boards down as a user would."""
+        text = ""
+        for name, board in self.boards.items():
+            text += f"[devices.{name}]\n"
+            for key in ("host", "python", "exec", "cache_dir"):
+                if value := getattr(board.entry, key):
+                    text += f"{key} = {json.dumps(value)}\n"
+            pairs = (f"{k} = {json.dumps(v)}" for k, v in board.entry.environment.items())
+            text += "environment = { " + ", ".join(pairs) + " }\n\n"
+        path = self.folder / "devices.toml"
+        path.write_text(text)
+        return path
+
     @property
     def environment(self) -> dict[str, str]:
         """What edgeopt needs to be told to use this network."""
-        return {"EDGEOPT_SSH_CONFIG": str(self.config)}
+        return {
+            "EDGEOPT_SSH_CONFIG": str(self.config),
+            "EDGEOPT_DEVICES": str(self.folder / "devices.toml"),
+            "XDG_RUNTIME_DIR": str(self.folder),
+        }
 
     def close(self) -> None:
         """Take everything away."""

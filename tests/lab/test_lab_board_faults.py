@@ -4,9 +4,7 @@ The boards are this machine behind a real sshd. A read-only and a small file sys
 board's server sees stand in for a protected home and for a full SD card.
 """
 
-import functools
 import os
-import shlex
 import sys
 import venv
 from collections.abc import Iterator
@@ -21,8 +19,8 @@ from edgeopt.core.protocols import Target
 from edgeopt.errors import DeviceError
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.testing.target_exam import SETTINGS, bench_job, examine, material
-from tests.lab import openssh
 from tests.lab.board import Board, Network, Reach
+from tests.lab.groups import Group
 
 pytestmark = pytest.mark.lab
 
@@ -247,7 +245,7 @@ def test_hung_run(reach: Reach, board: Board, tmp_path: Path) -> None:
     target = reach(board.entry)
     model, feeds = endless(tmp_path)
     arguments = {"model": target.put(model), "feeds": target.put(feeds), "settings": dict(SETTINGS)}
-    reply = target.request("footprint", deadline_s=15, **arguments)
+    reply = target.request("footprint", deadline_s=6, **arguments)
     assert reply["error"]["code"] == "timeout"
     assert not [each for each in board.processes() if "--job" in each.command]
     assert job_runs(target, tmp_path), "the board works again"
@@ -255,42 +253,22 @@ def test_hung_run(reach: Reach, board: Board, tmp_path: Path) -> None:
     assert board.quiet()
 
 
-def empty(group: Path) -> bool:
-    """Whether no process is in a control group."""
-    return not (group / "cgroup.procs").read_text()
-
-
 @pytest.fixture
-def little_memory() -> Iterator[Path]:
-    """A control group with 400 MB: its processes are killed by the kernel when they need more."""
-    for hierarchy, limit in (
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
-        ("/sys/fs/cgroup", "memory.max"),
-    ):
-        group = Path(hierarchy) / f"edgeopt-lab-{os.getpid()}"
-        try:
-            group.mkdir()
-            (group / limit).write_text(str(400 << 20))
-        except OSError:
-            if group.is_dir():
-                group.rmdir()
-            continue
-        yield group
-        assert openssh.wait_for(functools.partial(empty, group))
-        group.rmdir()
-        return
-    pytest.skip("limiting a board's memory needs root and a memory control group")
+def little_memory(tmp_path: Path) -> Iterator[Group]:
+    """A control group with 400 MB."""
+    try:
+        group = Group(tmp_path, memory_bytes=400 << 20)
+    except OSError as error:
+        pytest.skip(f"limiting a board's memory needs root and control groups: {error}")
+    yield group
+    group.remove()
 
 
 def test_out_of_memory_kill(
-    little_memory: Path, network: Network, reach: Reach, tmp_path: Path
+    little_memory: Group, network: Network, reach: Reach, tmp_path: Path
 ) -> None:
     """The kernel kills a job for memory: a result with its reason, and the agent lives on."""
-    script = network.folder / "python-in-group"
-    move = f"echo $$ > {little_memory}/cgroup.procs"
-    script.write_text(f'#!/bin/sh\n{move}\nexec {shlex.quote(sys.executable)} "$@"\n')
-    script.chmod(0o755)
-    board = network.board("small", entry={"exec": str(script)})
+    board = network.board("small", entry={"python": str(little_memory.python)})
     graph = helper.make_graph(
         [
             helper.make_node("Expand", ["x", "shape"], ["wide"]),
