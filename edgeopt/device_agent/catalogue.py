@@ -20,5 +20,5 @@ MODULES = {
     "install": "install",
 }
 INTERNAL = ("runtime", "build_one", "prove_one")
-# These measure: one such job a board at a time.
-MEASURING = ("footprint", "bench", "pace", "profile", "energy")
+# These measure, or would disturb one that does: one such job a board at a time.
+MEASURING = ("footprint", "bench", "pace", "profile", "energy", "build", "infer")

@@ -34,6 +34,35 @@ class Channel(object):
                 os._exit(0)
 
 
+class Beats(object):
+    """Signs of life while a job runs: `{"beat": 1}`, `{"beat": 2}`, ...
+
+    Args:
+        channel: Where they go.
+        every_s: Pause between two.
+    """
+
+    def __init__(self, channel, every_s=5.0):
+        self._channel = channel
+        self._every_s = every_s
+        self._done = threading.Event()
+
+    def __enter__(self):
+        thread = threading.Thread(target=self._run)
+        thread.daemon = True
+        thread.start()
+        return self
+
+    def __exit__(self, *reason):
+        self._done.set()
+
+    def _run(self):
+        number = 0
+        while not self._done.wait(self._every_s):
+            number += 1
+            self._channel.send({"beat": number})
+
+
 def lines(stream):
     """The lines of a binary stream as text, until it ends."""
     while True:

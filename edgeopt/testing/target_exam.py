@@ -90,7 +90,7 @@ def _results(target: Target, model: str, feeds: str) -> None:
     nodes = target.request("profile", deadline_s=60, runs=2, **alone)["nodes"]
     assert any(node["op"] in {"Gemm", "FusedGemm", "MatMul"} for node in nodes)
     outputs = target.request("infer", deadline_s=60, **alone)["outputs"]
-    with np.load(outputs) as stored:
+    with np.load(target.fetch(outputs)) as stored:
         assert sorted(stored.files) == [f"{number}/logits" for number in range(5)]
 
 

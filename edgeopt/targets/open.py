@@ -1,0 +1,55 @@
+"""From a device's entry to its live door."""
+
+import sys
+from pathlib import Path
+
+from edgeopt.core.device import DeviceEntry
+from edgeopt.core.protocols import Target
+from edgeopt.errors import ConfigError
+from edgeopt.targets.board import BoardTarget
+from edgeopt.targets.bootstrap import DEFAULT_CACHE
+from edgeopt.targets.connection import LocalConnection
+from edgeopt.targets.local import LocalTarget
+from edgeopt.targets.pipe import Patience
+from edgeopt.targets.replay import ReplayTarget
+from edgeopt.targets.ssh import SshTarget
+
+
+def open_target(entry: DeviceEntry, *, folder: Path, patience: Patience | None = None) -> Target:
+    """Open a device; the caller closes it.
+
+    `local` shares this machine's files; with `exec` it may be a container or another root on this
+    machine, and then files are sent as to any board.
+
+    Args:
+        entry: Which device.
+        folder: For the agent's file on this host.
+        patience: With a device that goes away; None is the default.
+
+    Raises:
+        ConfigError: The entry lacks what its kind needs.
+        ConnectionLostError: The device cannot be reached.
+        DeviceError: It is reached, but the agent cannot run there.
+    """
+    if entry.kind == "replay":
+        if not entry.recording:
+            raise ConfigError(
+                "a replay device needs a recording",
+                where=entry.origin or entry.name,
+                hint=f'recording = "file.jsonl" for {entry.name}',
+            )
+        pace = float(entry.environment.get("EDGEOPT_REPLAY_PACE", "0"))
+        return ReplayTarget(Path(entry.recording).expanduser(), pace=pace)
+    if entry.kind == "ssh":
+        return SshTarget(entry, folder=folder, patience=patience)
+    if entry.exec:
+        connection = LocalConnection(entry.name)
+        return BoardTarget(entry, connection, folder=folder, silence_s=None, patience=patience)
+    python = str(Path(entry.python).expanduser()) if entry.python else sys.executable
+    cache = str(Path(entry.cache_dir or DEFAULT_CACHE).expanduser())
+    return LocalTarget(
+        entry.name,
+        folder=folder,
+        python=python,
+        environment={**entry.environment, "EDGEOPT_CACHE": cache},
+    )
