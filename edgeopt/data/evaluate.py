@@ -25,6 +25,7 @@ class Scored:
         value: The metric over all rows.
         right: [rows], how right each row is, higher is better.
         origin: Where the outputs come from, in words.
+        samples: Number of samples behind the rows; 0 where it was not counted.
     """
 
     evidence: Floats
@@ -32,6 +33,7 @@ class Scored:
     value: float
     right: Floats
     origin: str = "host outputs"
+    samples: int = 0
 
 
 def score_part(
@@ -78,7 +80,13 @@ def score_part(
             hint="both classes must occur, and texts must not all be empty",
         )
     right = metric.right(evidence) if isinstance(metric, Judges) else evidence[:, 0]
-    return Scored(evidence=evidence, groups=np.array(owners), value=value, right=right)
+    return Scored(
+        evidence=evidence,
+        groups=np.array(owners),
+        value=value,
+        right=right,
+        samples=len(part),
+    )
 
 
 def outputs_of(part: Part, run: Run, state: Mapping[str, str] | None = None) -> list[Arrays]:
