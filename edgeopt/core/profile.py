@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-Scope = Literal["board", "module", "package", "partial", "battery", "wall"]
+Scope = Literal[
+    "board", "module", "soc-rails (partial)", "package", "pmic", "battery", "gpu", "wall"
+]
 Basis = Literal["vendor", "derived"]
 
 
@@ -165,7 +167,7 @@ class PythonVersions:
 
     Args:
         min: The oldest.
-        typical: What the newest system has.
+        typical: Of the system that such devices usually run.
     """
 
     min: str = ""
