@@ -86,6 +86,8 @@ TARGETS = Shelf(
     beside=(
         "bundle",
         "profiles",
+        "profile_match",
+        "profile_schema",
         "devices",
         "device_tables",
         "device_store",
