@@ -44,8 +44,9 @@ def install(job):
     version = _import(os.path.join(folder, "bin", "python"))
     with open(os.path.join(folder, _COMPLETE), "w") as stream:
         stream.write(version)
+    kept = (os.path.realpath(folder), os.path.realpath(sys.prefix))
     _lead_to(folder, os.path.join(home, "venv"))
-    _remove_others(home, folder)
+    _remove_others(home, kept)
     python = os.path.join(home, "venv", "bin", "python")
     return {"python": python, "runtime": version, "new": new}
 
@@ -135,9 +136,8 @@ def _lead_to(folder, link):
     os.rename(aside, link)
 
 
-def _remove_others(home, folder):
+def _remove_others(home, kept):
     """Environments of earlier set-ups, but not the one that this very agent runs in."""
-    kept = (os.path.realpath(folder), os.path.realpath(sys.prefix))
     for name in os.listdir(home):
         path = os.path.join(home, name)
         if name.startswith("venv-") and os.path.realpath(path) not in kept:
