@@ -4,6 +4,7 @@ Every check looks at raw facts of the run, never at the result that it would lik
 returns one verdict; together the worst counts and all reasons are kept.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -20,7 +21,8 @@ from edgeopt.measure.raw import SIDES, RawRun, Side
 from edgeopt.measure.statistics import drift, median_interval, settled
 
 DRIFT_SUSPECT, DRIFT_INVALID = 0.03, 0.10
-CANARY, CANARY_MUCH = 0.03, 0.10
+CANARY, CANARY_ALONE, CANARY_MUCH = 0.03, 0.06, 0.10
+_POOLED_ROUNDS = 3
 
 
 def _verdict(status: Status, *reasons: str) -> Verdict:
@@ -77,9 +79,10 @@ def steady(raw: RawRun) -> Verdict:
 def canary(raw: RawRun, baseline_s: float | None) -> Verdict:
     """The baseline beside this candidate against the session's: is the device still the same?
 
-    More than 3 % is told where three fresh processes show it, with fewer only what is above the
-    5 % that sessions of the same bytes may differ by. It does not touch the ratio, which is
-    paired; it says that the device is in another state than when the absolute time was taken.
+    More than 3 % is told where three fresh processes show it, the session's time being as uncertain
+    as three of them; with fewer only what is above the 6 % that sessions of the same bytes may
+    differ by. It does not touch the ratio, which is paired; it says that the device is in another
+    state than when the absolute time was taken.
     """
     if baseline_s is None or not raw.rounds:
         return Verdict()
@@ -90,7 +93,12 @@ def canary(raw: RawRun, baseline_s: float | None) -> Verdict:
         for each in raw.rounds
     ]
     interval = median_interval(medians)
-    shown = abs(change) > TIE if interval is None else not interval.contains(baseline_s)
+    if interval is None:
+        shown = abs(change) > CANARY_ALONE
+    else:
+        wider = math.sqrt(1 + len(medians) / _POOLED_ROUNDS)
+        reach = wider * math.log(interval.high / interval.low) / 2
+        shown = abs(math.log(baseline_s / interval.value)) > reach
     if not shown or abs(change) <= CANARY:
         return Verdict()
     much = abs(change) > CANARY_MUCH

@@ -1,5 +1,7 @@
 """Metrics from raw runs: the paired ratio, its interval, and what is absent."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from measure_rounds import bench, block, run, simulated
@@ -69,10 +71,9 @@ def test_equal_models_are_rarely_called_faster() -> None:
 
 
 def test_what_is_absent_says_why() -> None:
-    """No sensor, no peak: a reason instead of a number."""
+    """No peak: a reason instead of a number."""
     values, absent = evaluate(run(bench([block()], [block()]), peak_memory_bytes=None))
     assert set(values) == {"latency", "size", "load", "first_run"}
-    assert absent["energy"] == "no power sensor"
     assert "peak memory" in absent["peak_memory"]
 
 
@@ -89,3 +90,65 @@ def test_batched_times_have_no_percentile() -> None:
     reply = bench([block(runs=100)] * 2, [block()] * 2)
     reply["candidate"]["batch"] = 4
     assert "means of batches" in latency(run(reply)).note
+
+
+def test_percentiles_are_values_where_the_runs_suffice() -> None:
+    """p90 from 64 runs, p99 from 662; scaled to the pooled baseline like the latency."""
+    few, many = ([block(runs=runs)] * 2 for runs in (40, 331))
+    values, absent = evaluate(run(bench(few, few)), quantiles=(0.9, 0.99))
+    assert values["latency_p90"].value == pytest.approx(0.001)
+    assert absent["latency_p99"] == "80 runs, 662 are needed"
+    values, absent = evaluate(run(bench(many, many)), baseline_s=0.002, quantiles=(0.9, 0.99))
+    assert values["latency_p99"].value == pytest.approx(0.002)
+    assert "662 runs" in values["latency_p99"].note
+    assert "p99 below 2 ms" in values["latency"].note
+    assert "latency_p99" not in absent
+
+
+def opened(position: int, load_s: float) -> dict[str, Any]:
+    """A round whose candidate was opened in that position."""
+    reply = bench([block()] * 2, [block()] * 2)
+    reply["candidate"].update(opened=position, load_s=load_s, first_run_s=load_s / 10)
+    return reply
+
+
+def test_loads_are_those_of_fresh_processes() -> None:
+    """A second session finds the runtime set up: rounds that open the candidate first count."""
+    raw = run(opened(0, 0.012), opened(1, 0.001), opened(0, 0.014))
+    values, _ = evaluate(raw)
+    load, first = values["load"], values["first_run"]
+    assert load.value == 0.012
+    assert load.interval
+    assert load.interval.low < 0.010 < 0.014 < load.interval.high
+    assert load.note == "median of 3 fresh processes"
+    assert first.value == pytest.approx(0.0014)
+    single, _ = evaluate(run(opened(1, 0.001)))
+    assert (single["load"].note, single["load"].interval) == ("1 sample", None)
+
+
+def engine(**changed: Any) -> dict[str, Any]:
+    return {"bytes": 5000, "build_s": 3.0, "reused": True, **changed}
+
+
+def test_builds_apart_from_loads() -> None:
+    """What was built in this run is a value; what was built before is told, not claimed."""
+    rounds = [bench([block()] * 2, [block()] * 2) for _ in range(2)]
+    values, _ = evaluate(run(*rounds, engine=engine(), build_s=[3.0]))
+    assert (values["build"].value, values["engine_size"].value) == (3.0, 5000)
+    for reply, seconds in zip(rounds, (4.0, 5.0), strict=True):
+        reply["candidate"]["build_s"] = [seconds]
+    values, _ = evaluate(run(*rounds, engine=engine(), build_s=[3.0]))
+    assert values["build"].value == 4.0
+    assert values["build"].interval
+
+
+def test_kept_engines() -> None:
+    """The time of another day is a reason, and an engine that is not taken has no size."""
+    plain = bench([block()] * 2, [block()] * 2)
+    values, absent = evaluate(run(plain, engine=engine(), build_s=[]))
+    assert "build" not in values
+    assert "which took 3 s" in absent["build"]
+    _, absent = evaluate(run(plain, engine=engine(reused=False), build_s=[1.0]))
+    assert "builds anew" in absent["engine_size"]
+    values, absent = evaluate(run(plain, engine=None, build_s=[]))
+    assert not {"build", "engine_size"} & (values.keys() | absent.keys())
