@@ -7,7 +7,7 @@ methods were tested on simulated boards only, not on hardware.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from edgeopt.measure.flags import Flaw, flaws
 METRICS = ("energy", "energy_net", "power")
 PACED = "paced_energy"
 _COVERAGE = 2.0
-_KEYS = ("energy_scope", "energy_sensor", "energy_rails", "energy_rate_hz")
+_KEYS = ("energy_scope", "energy_sensor", "energy_rails")
 _GRACE_S = 120.0
 
 
@@ -131,16 +131,47 @@ class Energy:
     verdict: Verdict
     environment: Mapping[str, str]
 
+    @staticmethod
+    def nothing(reason: str, *, rate_hz: float | None = None) -> "Energy":
+        """The result of no pass: only what a reader would look for is absent, and why."""
+        absent = {"energy" if rate_hz is None else PACED: reason}
+        return Energy(values={}, absent=absent, verdict=Verdict(), environment={})
+
 
 def metrics_of(rate_hz: float | None) -> tuple[str, ...]:
     """What a pass reports."""
     return METRICS if rate_hz is None else (PACED,)
 
 
-def nothing(reason: str, *, rate_hz: float | None = None) -> Energy:
-    """The result of no pass."""
-    absent = dict.fromkeys(metrics_of(rate_hz), reason)
-    return Energy(values={}, absent=absent, verdict=Verdict(), environment={})
+def run_energy(
+    ask: Callable[..., Mapping[str, Any]], plan: EnergyPlan | None, *, rate_hz: float | None = None
+) -> Energy:
+    """The energy pass of one candidate, and with a rate a second one at that rate.
+
+    Args:
+        ask: Sends a job of the candidate; given the verb, `deadline_s` and the plan's arguments.
+        plan: How much is run; None runs nothing and says so.
+        rate_hz: Runs a second that the user needs.
+
+    Raises:
+        CandidateError: Of `ask`.
+        DeviceError: Of `ask`.
+    """
+    if plan is None:
+        return Energy.nothing("not measured: the quick protocol has no energy pass")
+    reply = ask("energy", deadline_s=plan.deadline_s, **plan.arguments())
+    found = energy_values(reply, rate_hz=plan.rate_hz)
+    if rate_hz is None or reply.get("sensor") is None:
+        return found
+    paced = replace(plan, rate_hz=rate_hz)
+    again = ask("energy", deadline_s=paced.deadline_s, **paced.arguments())
+    at_rate = energy_values(again, rate_hz=rate_hz)
+    return Energy(
+        values={**found.values, **at_rate.values},
+        absent={**found.absent, **at_rate.absent},
+        verdict=found.verdict & at_rate.verdict,
+        environment={**at_rate.environment, **found.environment},
+    )
 
 
 def energy_values(reply: Mapping[str, Any], *, rate_hz: float | None = None) -> Energy:
@@ -151,7 +182,7 @@ def energy_values(reply: Mapping[str, Any], *, rate_hz: float | None = None) -> 
         rate_hz: At which the runs were paced; None for back to back.
     """
     if reply.get("sensor") is None:
-        return nothing(str(reply.get("reason") or "no power sensor"), rate_hz=rate_hz)
+        return Energy.nothing(str(reply.get("reason") or "no power sensor"), rate_hz=rate_hz)
     found, blocks = power.readings(reply), reply["blocks"]
     problems = flaws(found, reply)
     environment = _environment(found, reply, rate_hz)
@@ -303,11 +334,11 @@ def _environment(
 def comparable(mine: Mapping[str, str], other: Mapping[str, str]) -> str:
     """Why two environments' energies must not be compared; empty where they may.
 
-    Scope, sensor, rails and pacing must be the same.
+    Scope, sensor and rails must be the same. (Energy at a rate is a metric of its own.)
     """
     for key in _KEYS:
         if mine.get(key) != other.get(key):
-            name = key.removeprefix("energy_").replace("_hz", "")
+            name = key.removeprefix("energy_")
             return (
                 f"energy was read from another {name}: {mine.get(key, 'none')} "
                 f"against {other.get(key, 'none')}"

@@ -136,17 +136,11 @@ def engine(raw: RawRun) -> dict[str, Value | str]:
     return found
 
 
-def energy(_: RawRun) -> Value | str:
-    """Joules of a run: a pass of its own, see `measure.energy`."""
-    return "no power sensor"
-
-
 METRICS: Mapping[str, Metric] = {
     "size": size,
     "peak_memory": peak_memory,
     "load": load,
     "first_run": first_run,
-    "energy": energy,
 }
 
 

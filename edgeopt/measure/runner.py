@@ -9,6 +9,7 @@ from typing import Any, Literal
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.measurement import Failure, Value, Verdict
 from edgeopt.core.protocols import Target
+from edgeopt.measure.energy import Energy, EnergyPlan, run_energy
 from edgeopt.measure.jobs import BUILD_S, COMPILING, CandidateError, Device, settings_of
 from edgeopt.measure.metrics import evaluate
 from edgeopt.measure.pacing import paced_values
@@ -31,7 +32,8 @@ class Outcome:
     Args:
         values: By metric: `latency`, `size`, `peak_memory`, `load`, `first_run`; `build` and
             `engine_size` where the provider compiles, `latency_p90` and `latency_p99` where the
-            protocol has them, `paced_latency` and `deadline_misses` where a rate was given.
+            protocol has them, `paced_latency` and `deadline_misses` where a rate was given;
+            `energy`, `energy_net`, `power` and, at a rate, `paced_energy` where there is a sensor.
         absent: Metric to the reason why it has no value.
         verdict: Whether it holds.
         environment: Facts of the device during it.
@@ -63,6 +65,7 @@ def measure(
     wait_s: float = 0.0,
     rate_hz: float | None = None,
     together: bool | Literal["auto"] = "auto",
+    energy: EnergyPlan | None = None,
 ) -> Outcome | Failure:
     """Measure a candidate beside the baseline.
 
@@ -85,6 +88,7 @@ def measure(
         wait_s: How long to wait for an idle machine before anything is measured.
         rate_hz: Inferences a second that the user needs; None measures no paced latency.
         together: Whether both sessions may be resident at once; `auto` asks the device's memory.
+        energy: How much is run for the energy pass, which comes last; None measures none.
 
     Raises:
         DeviceError: The device or its agent fails, or lacks the provider.
@@ -119,10 +123,12 @@ def measure(
     )
     if raw.pace is not None and rate_hz is not None:
         values |= paced_values(raw.pace, rate_hz)
+    spent = run.energy(energy, rate_hz)
     return Outcome(
-        values=values,
-        absent=absent,
-        verdict=judge(
+        values={**values, **spent.values},
+        absent={**absent, **spent.absent},
+        verdict=spent.verdict
+        & judge(
             raw,
             protocol=protocol,
             settings=run.settings,
@@ -133,6 +139,7 @@ def measure(
             **environment(raw.rounds, protocol),
             "placement": placement_text(raw, settings.provider),
             **({"repeated": str(repeated)} if repeated else {}),
+            **spent.environment,
         },
         profile=raw.profile,
         device_s=run.device.spent_s,
@@ -187,6 +194,13 @@ class _Run:
             settings=settings_of(self.settings["candidate"]),
             **more,
         )
+
+    def energy(self, plan: EnergyPlan | None, rate_hz: float | None) -> Energy:
+        """The energy pass; a candidate that fails in it was measured before, and keeps that."""
+        try:
+            return run_energy(self._alone, plan, rate_hz=rate_hz)
+        except CandidateError as error:
+            return Energy.nothing(error.failure.reason)
 
     def _footprint(self) -> Mapping[str, Any]:
         """The candidate's footprint, and the engines of both built where the providers compile."""

@@ -27,7 +27,10 @@ class Sensor(object):
         self.scope = scope
         self.labels = list(labels)
         self.total = list(total)
-        self.resolution = dict(resolution or {})
+        self.resolution = {
+            label: None if step is None else float("%.3g" % step)
+            for label, step in (resolution or {}).items()
+        }
         self.max_hz = float(max_hz)
         self.reason = reason
 
