@@ -81,7 +81,7 @@ def opened(path, settings, mode="cached", feed=None, **more):
         return _again(path, settings, folder, record, more)
     if mode == "cached":
         return _kept(path, settings, folder, record, feed, more)
-    aside = tempfile.mkdtemp(prefix=".fresh-", dir=root())
+    aside = _aside()
     try:
         record = _build(path, settings, aside, feed)
         session, load_s, reused = _load(path, settings, aside, more)
@@ -108,7 +108,7 @@ def _kept(path, settings, folder, record, feed, more):
         del session
         gc.collect()
     _make_room()
-    aside = tempfile.mkdtemp(prefix=".build-", dir=root())
+    aside = _aside()
     try:
         record = _build(path, settings, aside, feed)
         shutil.rmtree(folder, ignore_errors=True)
@@ -236,8 +236,28 @@ def _read(folder):
     return record if isinstance(record, dict) and "taken" in record else None
 
 
+def _aside():
+    """A folder for one build, whose name says which process works on it."""
+    return tempfile.mkdtemp(prefix=".build-%d-" % os.getpid(), dir=root())
+
+
+def _sweep():
+    """Remove what builds left behind whose process is gone."""
+    for name in os.listdir(root()):
+        pid = name[len(".build-") :].partition("-")[0]
+        if not name.startswith(".build-") or not pid.isdigit():
+            continue
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            shutil.rmtree(os.path.join(root(), name), ignore_errors=True)
+        except PermissionError:
+            pass
+
+
 def _make_room():
     """Let go of the engines that were not used for longest, beyond a fixed number of bytes."""
+    _sweep()
     places = [os.path.join(root(), name) for name in os.listdir(root())]
     places = sorted((each for each in places if os.path.isdir(each)), key=os.path.getmtime)
     sizes = {each: sum(size for _, size, _ in _files(each)) for each in places}
@@ -298,6 +318,7 @@ def _apart(job, folder, mode):
     runner = jobs.Runner(folder)
     reply = runner.run("build_one", dict(given, mode=mode), _BUILD_DEADLINE_S)
     if not reply["ok"]:
+        _sweep()
         error = reply["error"]
         raise JobError(error["code"], error["text"], error["hint"])
     return reply

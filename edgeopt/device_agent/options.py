@@ -152,7 +152,7 @@ def _check(name, value, known, whose):
 def _knows(runtime, name):
     """Whether the name stands in the runtime's own code: there is no way to ask it."""
     folder = os.path.join(os.path.dirname(runtime.__file__), "capi")
-    for file in sorted(os.listdir(folder)):
+    for file in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         if ".so" not in file and not file.endswith((".dylib", ".pyd", ".dll")):
             continue
         if "onnxruntime" not in file:
