@@ -149,11 +149,12 @@ def carry_out(chosen: SetupPlan, progress: Callable[[str], None]) -> SetupDone:
         wheels = _download(chosen, place / "wheels")
         size = sum(wheel.stat().st_size for wheel in wheels)
         progress(f"sending {len(wheels)} wheels, {format_bytes(size)}")
-        reply = _install(chosen.entry, wheels, place)
+        tried = _install(chosen.entry, wheels, place)
         progress("proving it")
-        entry = entry_with(chosen.entry, str(reply["python"]))
-        runtime = _prove(entry, place)
-    return _finish(chosen, entry, runtime, bool(reply["new"]))
+        runtime = _prove(entry_with(chosen.entry, str(tried["python"])), place)
+        reply = _install(chosen.entry, wheels, place, adopt=True)
+    entry = entry_with(chosen.entry, str(reply["python"]))
+    return _finish(chosen, entry, runtime, bool(tried["new"]))
 
 
 def _download(chosen: SetupPlan, folder: Path) -> list[Path]:
@@ -195,11 +196,13 @@ def _reason(text: str) -> str:
     return (errors or lines[-1:] or ["no message"])[0]
 
 
-def _install(entry: DeviceEntry, wheels: list[Path], folder: Path) -> Mapping[str, Any]:
+def _install(
+    entry: DeviceEntry, wheels: list[Path], folder: Path, *, adopt: bool = False
+) -> Mapping[str, Any]:
     target = open_target(entry, folder=folder)
     try:
         sent = [{"name": wheel.name, "place": target.put(wheel)} for wheel in wheels]
-        return _asked(target, "install", _INSTALL_S, wheels=sent)
+        return _asked(target, "install", _INSTALL_S, wheels=sent, adopt=adopt)
     finally:
         target.close()
 

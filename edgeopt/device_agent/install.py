@@ -21,11 +21,11 @@ _SPARE_BYTES = 64 << 20
 
 
 def install(job):
-    """Unpack wheels into `<cache>/venv-<digest>` and let `<cache>/venv` lead there.
+    """Unpack wheels into `<cache>/venv-<digest>`; when told to, let `<cache>/venv` lead there.
 
-    Earlier ones are removed when it works. Arguments: wheels, a list of {name, place}. The reply:
-    python, the new interpreter; runtime, the version that it imports; new, whether anything had
-    to be done.
+    Arguments: wheels, a list of {name, place}; adopt, whether it is the runtime from now on, and
+    earlier ones are removed. The reply: python, the interpreter; runtime, the version that it
+    imports; new, whether anything had to be unpacked.
     """
     wheels = [(each["name"], each["place"]) for each in job.get("wheels", list)]
     home = cache.folder()
@@ -44,11 +44,13 @@ def install(job):
     version = _import(os.path.join(folder, "bin", "python"))
     with open(os.path.join(folder, _COMPLETE), "w") as stream:
         stream.write(version)
-    kept = (os.path.realpath(folder), os.path.realpath(sys.prefix))
-    _lead_to(folder, os.path.join(home, "venv"))
-    _remove_others(home, kept)
-    python = os.path.join(home, "venv", "bin", "python")
-    return {"python": python, "runtime": version, "new": new}
+    if job.arguments.get("adopt"):
+        kept = (os.path.realpath(folder), os.path.realpath(sys.prefix))
+        link = os.path.join(home, "venv")
+        _lead_to(folder, link)
+        _remove_others(home, kept)
+        folder = link
+    return {"python": os.path.join(folder, "bin", "python"), "runtime": version, "new": new}
 
 
 def _digest(wheels):

@@ -31,11 +31,13 @@ def packages(folder: Path, runtime: str = RUNTIME) -> list[Path]:
     ]
 
 
-def install(cache: Path, wheels: list[Path], python: str = sys.executable) -> Mapping[str, Any]:
+def install(
+    cache: Path, wheels: list[Path], python: str = sys.executable, *, adopt: bool = True
+) -> Mapping[str, Any]:
     """The agent's reply."""
     with LocalTarget(python=python, environment={"EDGEOPT_CACHE": str(cache)}) as target:
         sent = [{"name": path.name, "place": str(path)} for path in wheels]
-        return target.request("install", deadline_s=120.0, wheels=sent)
+        return target.request("install", deadline_s=120.0, wheels=sent, adopt=adopt)
 
 
 def test_wheels_become_an_environment_that_imports_them(tmp_path: Path):
@@ -48,6 +50,24 @@ def test_wheels_become_an_environment_that_imports_them(tmp_path: Path):
     again = install(cache, packages(tmp_path))
     assert again["ok"], again
     assert not again["new"]
+
+
+def test_what_is_not_adopted_yet_is_not_the_runtime(tmp_path: Path):
+    """It can be tried under its own name, and goes when another one is adopted."""
+    cache = tmp_path / "cache"
+    tried = install(cache, packages(tmp_path), adopt=False)
+    assert Path(tried["python"]).is_file()
+    assert not (cache / "venv").exists()
+    more = [*packages(tmp_path), wheel(tmp_path, "extra", {"extra.py": ""})]
+    assert install(cache, more)["ok"]
+    assert not Path(tried["python"]).exists()
+
+
+def test_a_folder_that_is_in_the_way_is_left_alone(tmp_path: Path):
+    """Somebody's own environment under that name."""
+    (tmp_path / "cache" / "venv").mkdir(parents=True)
+    reply = install(tmp_path / "cache", packages(tmp_path))
+    assert "not a link" in reply["error"]["text"]
 
 
 def test_the_environment_is_found_from_within_itself(tmp_path: Path):
