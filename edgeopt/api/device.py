@@ -49,9 +49,9 @@ class Device:
     remarks: tuple[str, ...] = ()
 
     @property
-    def board_name(self) -> str:
-        """What tells its board from others."""
-        return board_of(self.facts, self.name)
+    def here(self) -> bool:
+        """Whether it runs on this very machine, whose own work disturbs it."""
+        return self.entry.kind != "replay" and self.facts.get("boot_id") == _boot_id()
 
 
 class Boards:
@@ -156,6 +156,13 @@ class Door:
         self.device.target.close()
 
 
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
 def _waits() -> Generator[float]:
     yield from _BACK_OFF_S
     while True:
@@ -186,7 +193,8 @@ def _opened(name: str, folder: Path, boards: Boards) -> Device:
             raise DeviceError(
                 f"the agent cannot say what the device is: {facts['error']['text']}", where=name
             )
-        board = boards.lock(board_of(facts, name))
+        # A recorded board is not this machine, though it may have been recorded on it.
+        board = boards.lock(f"replay {name}" if entry.kind == "replay" else board_of(facts, name))
         profile, remarks = _profile(entry, facts)
         facts = {**facts, **_proven(target, entry, profile, facts)}
     except BaseException:

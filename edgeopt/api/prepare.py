@@ -3,15 +3,14 @@
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from edgeopt.api.accuracy import Accuracy
-from edgeopt.api.boards import board_of
+from edgeopt.api.accuracy import Accuracy, PairedAccuracy
+from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.book import TrialBook
 from edgeopt.api.device import Boards, Device, Door, opset_ceiling
 from edgeopt.api.fleet import CROSS_SHARE, Exchange
 from edgeopt.api.host import Host
-from edgeopt.api.providers import alternatives
+from edgeopt.api.providers import CPU, alternatives
 from edgeopt.api.reopen import workshop_for
 from edgeopt.api.request import RunRequest
 from edgeopt.api.search import Lane
@@ -133,13 +132,34 @@ def _wired(
             workshop=workshop,
             device=device,
             feeds=samples,
-            accuracy=accuracy,
+            accuracy=_accuracy_on(device, accuracy, workspace, runtimes[name]),
             baseline_runtime=runtimes[name],
             allowed_drop=request.max_drop,
             skip_slow=bool(objectives) and objectives[0].metric == "latency",
             quiet=device.board,
+            rate_hz=request.rate_hz,
+            wait_s=request.wait_s,
         )
-        lanes.append(_lane(request, bench, door, book, host, objectives, progress, stopped))
+
+        def reopen(
+            old: Bench, left_s: float, error: ConnectionLostError, door: Door = door
+        ) -> Bench:
+            again = door.reopened(left_s, error)
+            return old.on(again, _accuracy_on(again, accuracy, workspace, old.baseline_runtime))
+
+        lanes.append(
+            Lane(
+                bench=bench,
+                book=book,
+                host=host,
+                objectives=objectives,
+                budget_s=request.budget_s,
+                trials=request.trials,
+                progress=progress,
+                stopped=stopped,
+                reopen=reopen,
+            )
+        )
     if len(lanes) > 1:
         for lane in lanes:
             lane.spared = exchange.spared(lane.device)
@@ -184,44 +204,24 @@ def _strategies(request: RunRequest) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("static", request.strategy, *more)))
 
 
-def _lane(
-    request: RunRequest,
-    bench: Bench,
-    door: Door,
-    book: TrialBook,
-    host: Host,
-    objectives: tuple[Objective, ...],
-    progress: Progress,
-    stopped: Callable[[], bool],
-) -> Lane:
-    def reopen(old: Bench, left_s: float, error: ConnectionLostError) -> Bench:
-        return old.on(door.reopened(left_s, error))
-
-    return Lane(
-        bench=bench,
-        book=book,
-        host=host,
-        objectives=objectives,
-        budget_s=request.budget_s,
-        trials=request.trials,
-        progress=progress,
-        stopped=stopped,
-        reopen=reopen,
-    )
+def _accuracy_on(
+    device: Device, accuracy: Accuracy | None, workspace: Workspace, runtime: RuntimeSettings
+) -> PairedAccuracy | None:
+    """The host's accuracy where the device is this interpreter on this machine, else its own."""
+    same = device.here and not device.entry.python and not device.entry.exec
+    if accuracy is None or (same and runtime.provider == CPU):
+        return accuracy
+    if device.entry.kind == "replay":
+        return accuracy
+    folder = workspace.folder / "samples"
+    ensure_folder(folder)
+    return BoardAccuracy(accuracy, device.target, folder, runtime, quiet=device.board)
 
 
 def _guard(devices: Sequence[Device]) -> contextlib.AbstractContextManager[object] | None:
     """The lock of this machine's own board, where a device is on it: work here disturbs it."""
-    here = _boot_id()
-    on_this = [device for device in devices if board_of(device.facts, device.name) == here]
-    return on_this[0].board if on_this else None
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return "device local"
+    here = [device for device in devices if device.here or device.entry.kind == "local"]
+    return here[0].board if here else None
 
 
 def _feeds(request: RunRequest, subject: Subject) -> Sequence[Feed]:
@@ -252,6 +252,7 @@ def _study(
             "fingerprint": ",".join(device.fingerprint for device in devices),
             "runtime": ",".join(runtimes[device.name].text for device in devices),
             **({"tuned": "runtime"} if request.tune else {}),
+            **({"rate": f"{request.rate_hz:g}/s"} if request.rate_hz else {}),
             "families": ",".join(request.families),
             "operators": "any" if request.contrib else "onnx",
             "shapes": str(sorted(request.shapes.items())) if request.shapes else "",

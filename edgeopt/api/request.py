@@ -32,6 +32,8 @@ class RunRequest:
         threads: Of the runtime, for the given model and what is tried first.
         tune: Whether runtime settings (threads, spinning, processors, provider options) are
             searched as well.
+        rate_hz: Inferences a second that the user needs; None measures no paced latency.
+        wait_s: How long to wait for an idle device before each measurement.
         contrib: Whether the built models may use operators of `com.microsoft`.
         shapes: Input name to shape, for models with free axes and without data.
         seed: Of data splitting and search.
@@ -55,6 +57,8 @@ class RunRequest:
     max_size_bytes: int | None = None
     threads: int = 1
     tune: bool = False
+    rate_hz: float | None = None
+    wait_s: float = 0.0
     contrib: bool = True
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     seed: int = 0

@@ -6,6 +6,7 @@ order of asking, hence a resumed search on one device asks the same questions ag
 device measures, the host builds what comes next and scores what came last.
 """
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -78,6 +79,7 @@ class Lane:
     reserve_s: float = 0.0
     start_s: float = field(default_factory=time.monotonic)
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+    _reopening: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def device(self) -> str:
@@ -268,10 +270,17 @@ class Lane:
             DeviceError: It stays away, or cannot do what was asked.
         """
         while True:
+            bench = self.bench
             try:
-                return self.bench.measured(prepared, protocol)
+                return bench.measured(prepared, protocol)
             except ConnectionLostError as error:
-                self.bench = self.reopen(self.bench, self._left(), error)
+                self._reopened(bench, error)
+
+    def _reopened(self, lost: Bench, error: ConnectionLostError) -> None:
+        """Open the device again, unless another thread of this lane already did."""
+        with self._reopening:
+            if self.bench is lost:
+                self.bench = self.reopen(lost, self._left(), error)
 
     def _conclude(
         self,
@@ -284,10 +293,21 @@ class Lane:
         complete: bool,
     ) -> Trial:
         """Score, number, store and tell of a trial; runs on the host's queue."""
+        trial: Trial | None = None
         try:
-            trial = self.bench.concluded(
-                prepared, outcome, protocol, strategy=strategy, label=label, complete=complete
-            )
+            while trial is None:
+                bench = self.bench
+                try:
+                    trial = bench.concluded(
+                        prepared,
+                        outcome,
+                        protocol,
+                        strategy=strategy,
+                        label=label,
+                        complete=complete,
+                    )
+                except ConnectionLostError as error:
+                    self._reopened(bench, error)
         finally:
             self.book.release(prepared.asked)
         trial = self.book.add(trial)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgeopt.api.accuracy import Accuracy
+from edgeopt.api.accuracy import PairedAccuracy
 from edgeopt.api.device import Device
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.candidate import Candidate, RuntimeSettings
@@ -66,6 +66,8 @@ class Bench:
             (dynamic int8 of a CNN takes ten times as long) would use up the time of a search.
         baseline_latency_s: Pooled baseline; None until it was measured.
         quiet: Held while the device works on a candidate.
+        rate_hz: Inferences a second that the user needs; None measures no paced latency.
+        wait_s: How long to wait for an idle device before a measurement.
     """
 
     study: str
@@ -74,16 +76,18 @@ class Bench:
     workshop: Workshop
     device: Device
     feeds: Path
-    accuracy: Accuracy | None
+    accuracy: PairedAccuracy | None
     baseline_runtime: RuntimeSettings
     allowed_drop: Drop
     skip_slow: bool = True
     baseline_latency_s: float | None = None
     quiet: AbstractContextManager[Any] | None = None
+    rate_hz: float | None = None
+    wait_s: float = 0.0
 
-    def on(self, device: Device) -> "Bench":
+    def on(self, device: Device, accuracy: PairedAccuracy | None) -> "Bench":
         """The same bench at a device that was opened again."""
-        return replace(self, device=device, quiet=device.board)
+        return replace(self, device=device, accuracy=accuracy, quiet=device.board)
 
     def prepared(self, candidate: Candidate) -> "Prepared":
         """Build, verify and write a candidate: the host's part before a measurement."""
@@ -116,6 +120,8 @@ class Bench:
             identical=candidate.is_baseline and candidate.runtime == self.baseline_runtime,
             baseline_latency_s=self.baseline_latency_s,
             quiet=self.quiet,
+            rate_hz=self.rate_hz,
+            wait_s=self.wait_s,
         )
 
     def concluded(
@@ -218,8 +224,11 @@ class Bench:
         accuracy = self.accuracy
         if accuracy is None:
             raise ValueError("accuracy needs data")
-        own = candidate.is_baseline
-        scored = accuracy.baseline(part) if own else accuracy.evidence(file.path, part, file.digest)
+        settings = candidate.runtime
+        if candidate.is_baseline and settings == self.baseline_runtime:
+            scored = accuracy.baseline(part)
+        else:
+            scored = accuracy.evidence(file.path, part, file.digest, settings)
         return accuracy.value(scored, part)
 
     def _judge_shifts(self, found: Measurement) -> Measurement | Failure:

@@ -35,6 +35,12 @@ def command(
     threads: Annotated[
         str, typer.Option(help="Of the runtime; `auto` searches threads, spinning, processors too.")
     ] = "1",
+    rate: Annotated[
+        str | None, typer.Option(help="Inferences a second that you need, such as 30/s.")
+    ] = None,
+    wait: Annotated[
+        str | None, typer.Option(help="Wait for an idle device before a measurement, such as 60s.")
+    ] = None,
     ops: Annotated[str, typer.Option(help="`any`, or `onnx` to forbid vendor operators.")] = "any",
     seed: Annotated[int, typer.Option(help="Of data splitting and search.")] = 0,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget earlier trials.")] = False,
@@ -46,7 +52,7 @@ def command(
     """Search for the best deployable models on a device; goes on where it was stopped."""
     from edgeopt.api.request import RunRequest
     from edgeopt.api.run import plan_request, run_request
-    from edgeopt.units import parse_bytes, parse_drop, parse_duration_s
+    from edgeopt.units import parse_bytes, parse_drop, parse_duration_s, parse_rate_hz
 
     if ops not in {"any", "onnx"}:
         raise UsageError(f"--ops takes any or onnx, not {ops!r}", hint="write --ops onnx")
@@ -66,6 +72,8 @@ def command(
         shapes=dict(shape_of(text) for text in shape or ()),
         threads=1 if threads == "auto" else threads_of(threads),
         tune=threads == "auto",
+        rate_hz=None if rate is None else parse_rate_hz(rate),
+        wait_s=0.0 if wait is None else parse_duration_s(wait),
         contrib=ops == "any",
         seed=seed,
         fresh=fresh,
