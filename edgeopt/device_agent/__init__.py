@@ -14,9 +14,12 @@ cannot do what was asked), and the results of a candidate: `load_failed`, `run_f
 
 hello      protocol, python, verbs, runtime, runtime_error
 probe      facts of the machine and their fingerprint
+clock      monotonic_s: the device's CLOCK_MONOTONIC, for a host that reads a meter
 footprint  model, feeds, settings: size_bytes, load_s, first_run_s, peak_memory_bytes
 bench      candidate, baseline, feeds, settings, baseline_settings, first, warmup, pairs,
            min_seconds, min_runs: alternating blocks with raw times
+energy     model, feeds, settings, warmup, sensors, window_s, idle_s, blocks, rate_hz, ...: raw
+           power readings with the windows of the runs; sensor null and a reason without one
 profile    model, feeds, settings, runs: nodes as the runtime built them, with times; `inputs`
            and `outputs` are element types, empty where an old runtime does not say them
 infer      model, feeds, settings, state, groups: outputs, the path of an npz

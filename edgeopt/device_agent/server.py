@@ -30,7 +30,7 @@ from failures import JobError
 
 PROTOCOL = 1
 _REMEMBERED = 64
-_HERE = ("hello", "probe", "have", "result", "clean")
+_HERE = ("hello", "probe", "clock", "have", "result", "clean")
 _WAIT_S = 600.0
 _VERBS = _HERE + tuple(v for v in catalogue.MODULES if v not in catalogue.INTERNAL) + ("bye",)
 
@@ -118,6 +118,9 @@ class Server(object):
         verb, arguments = request["verb"], request["arguments"]
         if verb in ("hello", "probe"):
             return self._about(verb, arguments, request["deadline_s"])
+        if verb == "clock":
+            # For a host that reads a meter: how far its clock is from this one.
+            return {"ok": True, "monotonic_s": time.monotonic()}
         if verb == "result":
             return self._results.look(str(arguments.get("job")))
         if self._blobs is None:
