@@ -5,7 +5,7 @@ this file describes it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from edgeopt.core.front import Front, cost_matrix, front_of, strongest
@@ -14,7 +14,8 @@ from edgeopt.core.ledger import Account, Ledger
 from edgeopt.core.objective import Objective
 from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
-from edgeopt.report import findings
+from edgeopt.report import across, findings
+from edgeopt.report.devices import about, environments
 from edgeopt.report.picks import Pick, picks, verdict
 from edgeopt.report.points import Point, Setting, identity, point
 from edgeopt.report.words import count, quantity
@@ -45,6 +46,9 @@ class ReportContext:
         interrupted: Whether the search was stopped before its budget was spent.
         checked: What was checked, one sentence each.
         unknown: What else is not known, one sentence each.
+        profiles: Device to the kind of device it is.
+        objectives_of: Device to its objectives, where its bounds are its own.
+        decidable_drop_of: Device to the smallest decidable drop there, where it is its own.
     """
 
     models: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -62,16 +66,37 @@ class ReportContext:
     interrupted: bool = False
     checked: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
+    profiles: Mapping[str, str] = field(default_factory=dict[str, str])
+    objectives_of: Mapping[str, tuple[Objective, ...]] = field(
+        default_factory=dict[str, tuple[Objective, ...]]
+    )
+    decidable_drop_of: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def on(self, device: str) -> "ReportContext":
+        """The context with what holds on one device."""
+        return replace(
+            self,
+            objectives=self.objectives_of.get(device, self.objectives),
+            decidable_drop=self.decidable_drop_of.get(device, self.decidable_drop),
+        )
 
 
 def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> dict[str, Any]:
     """Everything a report says, as a JSON object with a `schema_version`."""
-    devices = {name: _device(name, study, trials, context) for name in study.devices}
+    devices = {name: _device(name, study, trials, context.on(name)) for name in study.devices}
     return {
         "schema_version": SCHEMA_VERSION,
         "created": context.created,
         "interrupted": context.interrupted,
         "study": _study(study, context),
+        "devices": {name: found["about"] for name, found in devices.items()},
+        "across": across.section(
+            trials,
+            study.devices,
+            {name: context.on(name).objectives or study.objectives for name in study.devices},
+            {name: found["taken"] for name, found in devices.items()},
+            {name: found["points"] for name, found in devices.items()},
+        ),
         "baseline": {name: found["baseline"] for name, found in devices.items()},
         "shipped_today": {name: found["shipped"] for name, found in devices.items()},
         "fronts": {name: found["front"] for name, found in devices.items()},
@@ -121,13 +146,17 @@ def _device(
         quality=setting.quality,
         front=front,
     )
+    said = _verdict(points, base, shipped, study, setting, context)
+    quality, kind = setting.quality, context.profiles.get(name, "")
     return {
+        "about": about(name, trials, setting.baseline, kind, quality),
+        "taken": next((trial for trial in mine if identity(trial) == said["take"]), None),
         "baseline": base,
         "shipped": shipped,
         "front": members,
         "points": points,
         "picks": _picks(members, base, bend, setting.quality),
-        "verdict": _verdict(points, base, shipped, study, setting, context),
+        "verdict": said,
         "in_vain": findings.in_vain(evidence, trials, name),
         "unknown": [*findings.unknown(evidence, study, context), *context.unknown],
         "checked": [*findings.checked(evidence, context.samples), *context.checked],
@@ -234,11 +263,16 @@ def _study(study: Study, context: ReportContext) -> dict[str, Any]:
     }
 
 
-_UNITS = {"latency": "s", "load": "s", "first_run": "s", "size": "B", "peak_memory": "B"}
+_UNITS = {
+    **dict.fromkeys(("latency", "load", "first_run", "build", "paced_latency"), "s"),
+    **dict.fromkeys(("size", "peak_memory", "engine_size"), "B"),
+    **dict.fromkeys(("energy", "energy_net", "paced_energy"), "J"),
+    "power": "W",
+}
 
 
 def _objective(objective: Objective) -> dict[str, Any]:
-    unit = _UNITS.get(objective.metric, "J" if objective.metric == "energy" else "1")
+    unit = _UNITS.get(objective.metric, "1")
     text = f"{objective.metric} {objective.direction}"
     if objective.bound is not None:
         side = "at most" if objective.direction == "min" else "at least"
@@ -287,17 +321,5 @@ def _reproduce(study: Study, trials: Sequence[Trial], context: ReportContext) ->
         "protocols": sorted({trial.protocol for trial in trials}),
         "digests": {"model": study.baseline, "data": study.data, **context.references},
         "versions": dict(context.versions),
-        "environment": _environments(trials),
+        "environment": environments(trials),
     }
-
-
-def _environments(trials: Sequence[Trial]) -> dict[str, dict[str, str]]:
-    """Facts of each device that held during all of its measurements."""
-    found: dict[str, dict[str, str]] = {}
-    for trial in trials:
-        if trial.measurement is None:
-            continue
-        facts = dict(trial.measurement.environment)
-        held = found.setdefault(trial.device, facts)
-        found[trial.device] = {k: v for k, v in held.items() if facts.get(k) == v}
-    return found

@@ -13,6 +13,8 @@ from edgeopt.core.trial import Trial
 from edgeopt.report import words
 
 Point = dict[str, Any]
+HOST_DIFFERENCE = "agreement_with_host"
+"""Key of a measurement's environment: how the device's outputs differ from the host's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ def point(trial: Trial, standing: str, setting: Setting) -> Point:
         "lowered": None if failed or outcome.lowered is None else _lowered(outcome.lowered),
         "broken_bounds": _broken_bounds(trial, setting),
         "notes": _missed_on_test(trial, setting),
+        "host_difference": "" if found is None else found.environment.get(HOST_DIFFERENCE, ""),
     }
 
 
