@@ -100,10 +100,11 @@ def disk_free():
 
 
 def sensors_found():
-    """What the power sensors say of themselves; empty where this agent has none."""
+    """What the power sensors say of themselves; a sensor that cannot be told hides nothing else."""
+    import sensors
+
     try:
-        import sensors
-    except ImportError:
-        return []
-    describe = getattr(sensors, "describe", None)
-    return describe() if describe else []
+        return sensors.describe()
+    except (OSError, ValueError) as error:
+        reason = "the board's sensors cannot be told: %s" % error
+        return [{"name": "", "scope": "", "readable": False, "reason": reason}]
