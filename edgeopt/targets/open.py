@@ -10,13 +10,14 @@ from edgeopt.targets.board import BoardTarget
 from edgeopt.targets.bootstrap import DEFAULT_CACHE
 from edgeopt.targets.connection import LocalConnection
 from edgeopt.targets.local import LocalTarget
+from edgeopt.targets.meter import metered
 from edgeopt.targets.pipe import Patience
 from edgeopt.targets.replay import ReplayTarget
 from edgeopt.targets.ssh import SshTarget
 
 
 def open_target(entry: DeviceEntry, *, folder: Path, patience: Patience | None = None) -> Target:
-    """Open a device; the caller closes it.
+    """Open a device, with its power meter where it has one; the caller closes it.
 
     `local` shares this machine's files; with `exec` it may be a container or another root on this
     machine, and then files are sent as to any board.
@@ -31,6 +32,11 @@ def open_target(entry: DeviceEntry, *, folder: Path, patience: Patience | None =
         ConnectionLostError: The device cannot be reached.
         DeviceError: It is reached, but the agent cannot run there.
     """
+    target = _open(entry, folder, patience)
+    return metered(target, command=entry.meter, scope=entry.meter_scope)
+
+
+def _open(entry: DeviceEntry, folder: Path, patience: Patience | None) -> Target:
     if entry.kind == "replay":
         if not entry.recording:
             raise ConfigError(
