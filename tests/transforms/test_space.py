@@ -182,6 +182,24 @@ def test_standard_keeps_the_runtime_settings(tmp_path: Path) -> None:
     assert settings["exact"].optimization == "all"
 
 
+def test_runtimes_begin_with_the_users(tmp_path: Path) -> None:
+    """Alternatives follow in their order, each once; usual settings are standard candidates."""
+    own, fast = RuntimeSettings(threads=2), RuntimeSettings(threads=4)
+    usual = RuntimeSettings(threads=2, options={"session.set_denormal_as_zero": "1"})
+    space = _space(
+        tmp_path,
+        graphs.conv_bn(),
+        runtime=own,
+        runtimes=(fast, own, fast, usual),
+        usual=(("denormals_off", usual),),
+    )
+    assert space.runtimes == (own, fast, usual)
+    named = dict(space.standard())
+    assert named["denormals_off"].runtime == usual
+    assert named["denormals_off"].is_baseline
+    assert _space(tmp_path, graphs.conv_bn()).runtimes == (RuntimeSettings(),)
+
+
 def test_without_data_everything_is_exact(tmp_path: Path) -> None:
     """No calibration, no labels: nothing that may change an output is offered."""
     model = _net()
