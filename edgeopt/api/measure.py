@@ -16,10 +16,11 @@ from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core import digest as digests
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.codec import encode
-from edgeopt.core.measurement import Failure, Value
+from edgeopt.core.measurement import Failure, Value, Verdict
 from edgeopt.core.model import Model
 from edgeopt.errors import InconclusiveError
 from edgeopt.graph.inputs import random_feeds
+from edgeopt.measure.energy import EnergyPlan, energy_plan
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.measure.plan import Protocol
 from edgeopt.measure.plan import protocol as protocol_named
@@ -42,6 +43,7 @@ class MeasureRequest:
         threads: Of the runtime.
         wait_s: How long to wait for an idle machine.
         rate_hz: Inferences a second that are needed; None measures no paced latency.
+        energy: Whether energy is measured, where the protocol has a pass for it.
         fresh: Measure although the result is known.
         store: Workspace; None is the usual one.
     """
@@ -55,6 +57,7 @@ class MeasureRequest:
     threads: int = 1
     wait_s: float = 0.0
     rate_hz: float | None = None
+    energy: bool = True
     fresh: bool = False
     store: Path | None = None
 
@@ -88,11 +91,15 @@ def measure_model(request: MeasureRequest, progress: Progress) -> dict[str, Any]
             feeds=_feeds(request, subject, spec, workspace),
             settings=settings,
             rung=rung,
+            energy=_energy(request, device),
             agent=agent_bundle(agent).name,
         )
         store = MeasuredStore(folder=workspace.folder / "measured")
         known = None if request.fresh else store.find(job.key)
         outcome = job.measured(store) if known is None else known.outcome
+    absent = dict(outcome.absent)
+    if not request.energy:
+        absent["energy"] = "not measured: it was not asked for"
     values = {**outcome.values, **_accuracy(subject, RuntimeSettings(threads=request.threads))}
     told: dict[str, Any] = {
         "schema_version": 1,
@@ -103,11 +110,11 @@ def measure_model(request: MeasureRequest, progress: Progress) -> dict[str, Any]
         "inputs": "random" if subject.data is None else "real",
         "age_s": 0.0 if known is None else known.age_s,
         "values": {key: encode(value) for key, value in values.items()},
-        "absent": dict(outcome.absent),
+        "absent": absent,
         "verdict": encode(outcome.verdict),
         "environment": dict(outcome.environment),
     }
-    return {**told, "text": _text(told, values, outcome, request.against, known)}
+    return {**told, "text": _text(told, values, outcome.verdict, request.against, known)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +128,7 @@ class _Job:
     feeds: Path
     settings: RuntimeSettings
     rung: Protocol
+    energy: EnergyPlan | None
     agent: str
 
     @property
@@ -133,6 +141,7 @@ class _Job:
             "runtime": self.settings.text,
             "protocol": encode(self.rung),
             "rate_hz": self.request.rate_hz,
+            "energy": encode(self.energy),
             "fingerprint": self.device.fingerprint,
             "agent": self.agent,
         }
@@ -150,6 +159,7 @@ class _Job:
             identical=self.request.against is None,
             wait_s=self.request.wait_s,
             rate_hz=self.request.rate_hz,
+            energy=self.energy,
         )
         if isinstance(outcome, Failure):
             where = f"{self.request.model} on {self.request.device}"
@@ -163,6 +173,11 @@ def _settings(request: MeasureRequest, device: Device) -> RuntimeSettings:
     return RuntimeSettings(
         provider=chosen.provider, threads=request.threads, options=dict(chosen.options)
     )
+
+
+def _energy(request: MeasureRequest, device: Device) -> EnergyPlan | None:
+    names = [sensor.name for sensor in device.profile.sensors]
+    return energy_plan(request.protocol, sensors=names) if request.energy else None
 
 
 def _feeds(
@@ -193,7 +208,7 @@ def _accuracy(subject: Subject, settings: RuntimeSettings) -> Mapping[str, Value
 def _text(
     told: Mapping[str, Any],
     values: Mapping[str, Value],
-    outcome: Outcome,
+    verdict: Verdict,
     against: str | None,
     known: Known | None,
 ) -> str:
@@ -212,9 +227,9 @@ def _text(
             f"  ratio to {beside}: {ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}], "
             f"{latency.samples.count} runs in {latency.samples.fresh_rounds} processes"
         )
-    lines += [f"  {name:<15} {'absent':>12}  {why}" for name, why in outcome.absent.items()]
-    reasons = f": {'; '.join(outcome.verdict.reasons)}" if outcome.verdict.reasons else ""
-    return "\n".join([*lines, f"  verdict: {outcome.verdict.status}{reasons}"])
+    lines += [f"  {name:<15} {'absent':>12}  {why}" for name, why in told["absent"].items()]
+    reasons = f": {'; '.join(verdict.reasons)}" if verdict.reasons else ""
+    return "\n".join([*lines, f"  verdict: {verdict.status}{reasons}"])
 
 
 def _bounds(value: Value) -> str:

@@ -26,6 +26,9 @@ def command(
     rate: Annotated[
         str | None, typer.Option("--rate", help="Also run at a rate: 30/s. Deadlines, energy.")
     ] = None,
+    energy: Annotated[
+        bool, typer.Option("--energy/--no-energy", help="Energy, where there is a sensor.")
+    ] = True,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Measure again what was measured before.")
     ] = False,
@@ -46,6 +49,7 @@ def command(
         threads=threads,
         wait_s=0.0 if wait is None else parse_duration_s(wait),
         rate_hz=None if rate is None else parse_rate_hz(rate),
+        energy=energy,
         fresh=fresh,
         store=store,
     )
