@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from edgeopt.core.samples import Floats
 from edgeopt.measure import power
 
-STALE_STEP = 0.01
-"""A sensor with steps below this share of its reading is not expected to repeat itself."""
-_STALE_SHARE = 0.5
+_ACCIDENT, _LEAST_REPEAT = 1e-6, 20
 _MISSING_SUSPECT, _MISSING_FATAL = 0.05, 0.5
 _NEGATIVE_SHARE = 0.01
 _DRIFT_SHARE, _DRIFT_STEPS = 0.03, 2.0
@@ -63,37 +63,38 @@ def _renumbered(events: Any) -> list[Flaw]:
 
 
 def _stale(found: power.Readings, windows: list[power.Window]) -> list[Flaw]:
-    """A source that does not change is no measurement, unless its steps are wider than the load.
+    """A source that does not change is no measurement.
 
-    A counter must grow; readings with fine steps must differ; and with steps of any width nothing
-    is measured where busy and idle look the same to the last step, all the time.
+    A counter must grow, and readings must not be the same idle and busy. A steady load within
+    one step of the sensor repeats itself too, so that a long repeat in a window only counts where
+    the readings of this load usually change so often that it is no accident.
     """
-    total = found.total
     if found.counted is not None:
         if all(power.joules(found, window) <= 0 for window in windows):
             return [Flaw("stale: the counter does not move", True)]
         return []
-    if float(np.ptp(total)) == 0:
+    if float(np.ptp(found.total)) == 0:
         return [Flaw("stale: every reading is the same, idle or not", True)]
-    fine = found.step_w.values()
-    step = sum(each or 0.0 for each in fine)
-    if step > STALE_STEP * abs(float(np.median(total))):
-        return []
-    worst = max(_longest_repeat(found, window) for window in windows)
-    if worst > _STALE_SHARE:
-        return [Flaw(f"stale: the same reading during {worst:.0%} of a window", True)]
+    seen = [found.total[found.within(window)] for window in windows]
+    usual = max((_changing(each) for each in seen), default=0.0)
+    longest = max(_longest_repeat(each) for each in seen)
+    if (1 - usual) ** longest < _ACCIDENT and longest >= _LEAST_REPEAT:
+        return [Flaw(f"stale: {longest} readings in a row are the same", True)]
     return []
 
 
-def _longest_repeat(found: power.Readings, window: power.Window) -> float:
-    """The longest time without any change of a reading, as a share of a window."""
-    inside = found.within(window)
-    times, total = found.times[inside], found.total[inside]
-    if len(times) < 2:
-        return 0.0
-    starts = np.concatenate([[True], np.diff(total) != 0])
-    begun = np.maximum.accumulate(np.where(starts, np.arange(len(times)), 0))
-    return float(np.max(times - times[begun])) / (window[1] - window[0])
+def _changing(values: Floats) -> float:
+    """Share of readings that differ from the one before."""
+    return np.count_nonzero(np.diff(values)) / max(1, len(values) - 1)
+
+
+def _longest_repeat(values: Floats) -> int:
+    """How many readings in a row are the same at most."""
+    longest = run = 1
+    for before, after in pairwise(values.tolist()):
+        run = run + 1 if before == after else 1
+        longest = max(longest, run)
+    return longest
 
 
 def _negative(found: power.Readings, windows: list[power.Window]) -> list[Flaw]:
