@@ -149,4 +149,6 @@ def _asked(target: Target, verb: str, deadline_s: float, **arguments: Any) -> Ma
 
 
 def _failed(name: str, error: EdgeOptError) -> Check:
-    return Check(name, "FAIL", " ".join(str(error).split()))
+    where = f"{error.where}: " if error.where else ""
+    cure = f"; {error.hint}" if error.hint else ""
+    return Check(name, "FAIL", " ".join(f"{where}{error.what}{cure}".split()))

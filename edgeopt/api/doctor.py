@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from edgeopt.api.device import open_device
+from edgeopt.api.devices import listing
 from edgeopt.api.workspace import Workspace
 from edgeopt.errors import EdgeOptError
 
@@ -33,7 +34,7 @@ class Check:
 
 def examine(store: Path | None) -> list[Check]:
     """Every check, in the order in which a person would mend things."""
-    return [*_agent(), *_store(store), *_room(), *_extras()]
+    return [*_agent(), *_devices(), *_store(store), *_room(), *_extras()]
 
 
 def _agent() -> Iterator[Check]:
@@ -61,6 +62,18 @@ def _agent() -> Iterator[Check]:
             )
     except EdgeOptError as error:
         yield Check(name="agent", status="FAIL", text=str(error).replace("\n", " "))
+
+
+def _devices() -> Iterator[Check]:
+    """One line: each device has a check of its own, which takes seconds."""
+    try:
+        found = listing()
+    except EdgeOptError as error:
+        yield Check(name="devices", status="FAIL", text=str(error).replace("\n", " "))
+        return
+    names = [entry.name for entry in found.entries[1:]]
+    text = f"{len(names)} configured ({', '.join(names)})" if names else "none but local"
+    yield Check(name="devices", status="OK", text=f"{text}; try one: edgeopt device check NAME")
 
 
 def _store(store: Path | None) -> Iterator[Check]:

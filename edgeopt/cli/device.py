@@ -73,15 +73,21 @@ def add_command(
 def list_command(as_json: Json = False) -> None:
     """List devices: configured ones, and hosts of your ssh configuration."""
     from edgeopt.api import devices
+    from edgeopt.api.device_history import last_checks
 
-    found = devices.listing()
+    found, checked = devices.listing(), last_checks()
     if as_json:
-        listed = [devices.described(entry) for entry in found.entries]
+        listed = [
+            devices.described(entry) | {"last_check": checked.get(entry.name)}
+            for entry in found.entries
+        ]
         _print_json(devices=listed, ssh_hosts=list(found.ssh_hosts), file=str(found.file))
         return
-    rows = [(each.name, devices.how(each), each.profile, each.origin) for each in found.entries]
-    rows += [(name, f"ssh {name}", "", "ssh configuration") for name in found.ssh_hosts]
-    _print_table(("name", "reached by", "profile", "from"), rows)
+    rows = [(each.name, devices.how(each), each.origin) for each in found.entries]
+    rows += [(name, f"ssh {name}", "ssh configuration") for name in found.ssh_hosts]
+    last = {name: f"{each['status']} {each['time']}" for name, each in checked.items()}
+    titles = ("name", "reached by", "from", "last check")
+    _print_table(titles, [(*row, last.get(row[0], "")) for row in rows])
 
 
 @app.command("check")
@@ -92,13 +98,17 @@ def check_command(
     as_json: Json = False,
 ) -> None:
     """Check devices step by step, each line with its cure; nothing is changed on them."""
+    from datetime import datetime
+
     from edgeopt.api.device_check import check
+    from edgeopt.api.device_history import remember
 
     documents: list[dict[str, Any]] = []
     for name in names:
         if len(names) > 1 and not as_json:
             print(f"{name}:")
         checks = list(_shown(check(name), quiet=as_json))
+        remember(name, checks, now=datetime.now().astimezone())
         listed = [{"name": c.name, "status": c.status, "text": c.text} for c in checks]
         failed = any(each.status == "FAIL" for each in checks)
         documents.append({"name": name, "ok": not failed, "checks": listed})

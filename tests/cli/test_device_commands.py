@@ -20,7 +20,11 @@ def device(edgeopt: Call, tmp_path: Path) -> Call:
     (tmp_path / ".ssh" / "config").write_text("Host rock\n  HostName 192.0.2.1\n")
 
     def call(*arguments: object, **environment: str) -> Any:
-        own = {"HOME": str(tmp_path), "EDGEOPT_SSH_CONFIG": str(tmp_path / ".ssh" / "config")}
+        own = {
+            "HOME": str(tmp_path),
+            "XDG_CACHE_HOME": "",
+            "EDGEOPT_SSH_CONFIG": str(tmp_path / ".ssh" / "config"),
+        }
         own["EDGEOPT_DEVICES"] = str(tmp_path / "devices.toml")
         return edgeopt("device", *arguments, **{**own, **environment})
 
@@ -51,6 +55,7 @@ def test_adding_listing_and_removing(device: Call, tmp_path: Path):
         "host": "pi@pi5.lan",
         "python": "/opt/venv/bin/python",
         "origin": str(tmp_path / "devices.toml"),
+        "last_check": None,
     }
     assert listed["ssh_hosts"] == ["rock"]
     table = device("list").out
@@ -112,6 +117,8 @@ def test_checking_this_machine(device: Call):
     wanted = {"name", "agent", "python", "folder", "onnxruntime", "provider", "profile", "load"}
     assert wanted <= found.keys()
     assert "a small model ran" in done.out
+    (told,) = json.loads(device("list", "--json").out)["devices"]
+    assert told["last_check"]["status"] in {"OK", "WARN"}
 
 
 def test_checking_a_host_that_is_not_there(device: Call):
@@ -144,6 +151,19 @@ def test_one_bad_device_does_not_hide_the_others(device: Call, tmp_path: Path):
     assert [each["ok"] for each in told] == [False, False, True]
     assert "nonsense" in told[0]["checks"][0]["text"]
     assert "/nowhere/python" in told[1]["checks"][-1]["text"]
+
+
+def test_doctor_counts_the_devices(device: Call, edgeopt: Call, tmp_path: Path):
+    """Or says what is wrong with their file."""
+    path = tmp_path / "devices.toml"
+    path.write_text("[devices.pi5]\n")
+    told = edgeopt("doctor", "--json", EDGEOPT_DEVICES=str(path)).out
+    lines = {each["name"]: each for each in json.loads(told)["checks"]}
+    assert "pi5" in lines["devices"]["text"]
+    path.write_text("[devices.pi5]\nhots = 1\n")
+    done = edgeopt("doctor", EDGEOPT_DEVICES=str(path))
+    assert done.code == 3
+    assert "devices.pi5.hots" in done.out
 
 
 def test_profiles_are_listed_and_printed(device: Call):
