@@ -10,16 +10,15 @@ from typing import Any
 
 from edgeopt.core.front import Front, cost_matrix, front_of, strongest
 from edgeopt.core.indicators import knee
-from edgeopt.core.ledger import Account, Ledger
 from edgeopt.core.objective import Objective
 from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
 from edgeopt.report import across, findings
+from edgeopt.report.costs import ledger
 from edgeopt.report.devices import about, environments
 from edgeopt.report.picks import Pick, picks, verdict
 from edgeopt.report.points import Point, Setting, identity, point
-from edgeopt.report.words import count, quantity
-from edgeopt.units import format_seconds
+from edgeopt.report.words import quantity
 
 SCHEMA_VERSION = 1
 
@@ -107,7 +106,7 @@ def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> d
         "unknown": {name: found["unknown"] for name, found in devices.items()},
         "checked": {name: found["checked"] for name, found in devices.items()},
         "failures": findings.failures(trials),
-        "ledger": _ledger(trials),
+        "ledger": ledger(trials, study.devices),
         "report": context.report,
         "reproduce": _reproduce(study, trials, context),
     }
@@ -148,6 +147,8 @@ def _device(
     )
     said = _verdict(points, base, shipped, study, setting, context)
     quality, kind = setting.quality, context.profiles.get(name, "")
+    note = None if setting.baseline is None else setting.baseline.value(quality)
+    notes = () if note is None else (note.note,)
     return {
         "about": about(name, trials, setting.baseline, kind, quality),
         "taken": next((trial for trial in mine if identity(trial) == said["take"]), None),
@@ -159,7 +160,7 @@ def _device(
         "verdict": said,
         "in_vain": findings.in_vain(evidence, trials, name),
         "unknown": [*findings.unknown(evidence, study, context), *context.unknown],
-        "checked": [*findings.checked(evidence, context.samples), *context.checked],
+        "checked": [*findings.checked(evidence, context.samples, notes), *context.checked],
     }
 
 
@@ -283,33 +284,6 @@ def _objective(objective: Objective) -> dict[str, Any]:
         "direction": objective.direction,
         "bound": objective.bound,
         "text": text,
-    }
-
-
-def _ledger(trials: Sequence[Trial]) -> dict[str, Any]:
-    accounts = Ledger.over(trials).accounts
-    device_s = sum(account.device_s for account in accounts)
-    failed = sum(account.failures for account in accounts)
-    return {
-        "accounts": [_account(account) for account in accounts],
-        "trials": len(trials),
-        "failures": failed,
-        "device_s": device_s,
-        "host_s": sum(account.host_s for account in accounts),
-        "text": f"{count(len(trials), 'trial')}, {failed} failed, "
-        f"{format_seconds(device_s)} on devices",
-    }
-
-
-def _account(account: Account) -> dict[str, Any]:
-    return {
-        "strategy": account.strategy,
-        "trials": account.trials,
-        "failures": account.failures,
-        "device_s": account.device_s,
-        "host_s": account.host_s,
-        "text": f"{count(account.trials, 'trial')}, {account.failures} failed, "
-        f"{format_seconds(account.device_s)} on devices, {format_seconds(account.host_s)} here",
     }
 
 

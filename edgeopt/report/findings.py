@@ -176,8 +176,14 @@ def _number(name: str) -> int:
     return int(name.removeprefix("c"))
 
 
-def checked(evidence: Evidence, samples: Mapping[str, int]) -> list[str]:
-    """What stands behind the numbers of a device's front."""
+def checked(evidence: Evidence, samples: Mapping[str, int], notes: Sequence[str] = ()) -> list[str]:
+    """What stands behind the numbers of a device's front.
+
+    Args:
+        evidence: Of the device.
+        samples: Part of the data to its number of samples.
+        notes: How the given model's accuracy came about there.
+    """
     found: list[str] = []
     rounds = [p["ratio"]["fresh_rounds"] for p in evidence.members if p["ratio"]]
     if rounds:
@@ -187,6 +193,8 @@ def checked(evidence: Evidence, samples: Mapping[str, int]) -> list[str]:
         test = samples.get("test", 0)
         beside = f", {test} more held out and shown beside" if test else ""
         found.append(f"{evidence.quality} on {samples['search']} samples{beside}")
+    told = [note for note in notes if note and not note.endswith("host outputs")]
+    found += [f"{evidence.quality} of the given model: {note}" for note in told]
     read = [p for p in evidence.members if p["lowered"] is not None]
     if read:
         found.append(f"what the runtime built was read back for {len(read)} of the front")

@@ -3,9 +3,18 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from edgeopt.report.devices import metric_title
+from edgeopt.report.markdown_across import across_section
+from edgeopt.report.markdown_text import plain, row
+
 Document = Mapping[str, Any]
 Point = Mapping[str, Any]
-_FIRST = ("latency", "size", "accuracy", "agreement", "accuracy_test", "energy", "peak_memory")
+_FIRST = (
+    *("latency", "size", "accuracy", "agreement", "accuracy_test"),
+    *("energy", "energy_net", "power", "peak_memory"),
+    *("paced_latency", "deadline_misses", "paced_energy"),
+    *("load", "first_run", "build", "engine_size"),
+)
 _LISTS = (("in_vain", "Tried in vain"), ("unknown", "Not known"), ("checked", "Checked"))
 
 
@@ -13,10 +22,12 @@ def markdown(document: Document) -> str:
     """All sections of the report but the figure."""
     study = document["study"]
     lines = [
-        f"# {_plain(study['model'])}",
+        f"# {plain(study['model'])}",
         "",
         f"Study `{study['id']}`, {document['ledger']['text']}.",
     ]
+    if document["across"] is not None:
+        lines += ["", *across_section(document["across"])]
     for device in study["devices"]:
         lines += ["", *_device(document, device)]
     lines += ["", *_failures(document["failures"]), *_ledger(document["ledger"])]
@@ -26,11 +37,14 @@ def markdown(document: Document) -> str:
 
 def _device(document: Document, device: str) -> list[str]:
     verdict = document["verdict"][device]
-    lines = [f"## {_plain(device)}", "", f"**{_plain(verdict['text'])}**", ""]
+    about = document["devices"][device]
+    lines = [f"## {plain(device)}", "", *([plain(about["text"]), ""] if about["text"] else [])]
+    lines += [f"**{plain(verdict['text'])}**", ""]
     metrics = metric_names(document["candidates"][device])
-    head = ["id", "what", "against given", *metrics, "verdict"]
-    lines += [_row(head), _row("---" for _ in head)]
-    lines += [_row(_cells(p, document, device, metrics)) for p in _shown(document, device)]
+    titles = [metric_title(name, about) for name in metrics]
+    head = ["id", "what", "against given", *titles, "verdict"]
+    lines += [row(head), row("---" for _ in head)]
+    lines += [row(_cells(p, document, device, metrics)) for p in _shown(document, device)]
     lines += ["", *_picks(document["picks"][device])]
     for key, title in _LISTS:
         lines += _bullets(title, document[key][device])
@@ -77,18 +91,18 @@ def _what(point: Point, document: Document, device: str) -> str:
 
 def _picks(found: Mapping[str, Any]) -> list[str]:
     named = [(name, pick) for name, pick in found.items() if pick]
-    return [f"- {name.replace('_', ' ')}: {p['id']} ({_plain(p['reason'])})" for name, p in named]
+    return [f"- {name.replace('_', ' ')}: {p['id']} ({plain(p['reason'])})" for name, p in named]
 
 
 def _bullets(title: str, sentences: Sequence[str]) -> list[str]:
-    return ["", f"### {title}", "", *(f"- {_plain(s)}" for s in sentences)] if sentences else []
+    return ["", f"### {title}", "", *(f"- {plain(s)}" for s in sentences)] if sentences else []
 
 
 def _recipes(front: Sequence[Point]) -> list[str]:
     lines = ["", "### Recipes"] if any(point["actions"] for point in front) else []
     for point in front:
         if point["actions"]:
-            lines += ["", f"{point['id']}, {_plain(point['runtime'])}:", ""]
+            lines += ["", f"{point['id']}, {plain(point['runtime'])}:", ""]
             lines += [f"    {line}" for line in point["recipe"]]
     return lines
 
@@ -96,13 +110,18 @@ def _recipes(front: Sequence[Point]) -> list[str]:
 def _failures(found: Sequence[Mapping[str, Any]]) -> list[str]:
     lines = ["## Failures", ""] if found else []
     for each in found:
-        examples = "; ".join(f"{e['id']}: {_plain(e['reason'])}" for e in each["examples"])
+        examples = "; ".join(f"{e['id']}: {plain(e['reason'])}" for e in each["examples"])
         lines.append(f"- {each['stage']}: {each['count']} ({examples})")
     return [*lines, ""] if found else []
 
 
 def _ledger(found: Mapping[str, Any]) -> list[str]:
     accounts = [f"- {each['strategy']}: {each['text']}" for each in found["accounts"]]
+    if len(found["devices"]) > 1:
+        accounts += [
+            "",
+            *(f"- {plain(each['device'])}: {each['text']}" for each in found["devices"]),
+        ]
     return ["## What it cost", "", *accounts]
 
 
@@ -112,15 +131,3 @@ def _reproduce(found: Mapping[str, Any]) -> list[str]:
     lines += [f"- {name}: `{digest}`" for name, digest in found["digests"].items() if digest]
     versions = ", ".join(f"{name} {version}" for name, version in found["versions"].items())
     return [*lines, f"- {versions}"] if versions else lines
-
-
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(_plain(cell) for cell in cells)} |"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is, also in a table."""
-    flat = " ".join(str(text).split())
-    for character in "\\|*_<`":
-        flat = flat.replace(character, f"\\{character}")
-    return flat.replace("](", "]\\(")

@@ -11,9 +11,11 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from edgeopt.report.devices import metric_title
 from edgeopt.report.figures import front_figure, svg
 from edgeopt.report.markdown import metric_names
 
+_ALONE: Mapping[str, Any] = {"regret": []}
 INSTALL = "pip install 'edgeopt[report]'"
 _ID = re.compile(r'\b(id="|url\(#|href="#|xlink:href="#)')
 
@@ -27,7 +29,15 @@ def page(document: Mapping[str, Any]) -> str:
         devices=devices,
         figures={name: _figure(document, name, index) for index, name in enumerate(devices)},
         metrics={name: metric_names(document["candidates"][name]) for name in devices},
+        title=metric_title,
+        heat=_heat,
+        cells={(r["pick_of"], r["used_on"]): r for r in (document["across"] or _ALONE)["regret"]},
     )
+
+
+def _heat(value: float) -> int:
+    """How strongly a price is coloured: per cent, twice the latency at the most; text says it."""
+    return round(60 * min(max(value, 0.0), 1.0))
 
 
 def _figure(document: Mapping[str, Any], device: str, index: int) -> Mapping[str, Any]:

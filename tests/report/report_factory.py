@@ -1,5 +1,7 @@
 """A study with a front, peers, failures and an infeasible candidate, from the values of core."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from edgeopt.core.action import Action, Recipe
@@ -149,3 +151,61 @@ def context(**more: object) -> ReportContext:
         "report": "reports/x/report.html",
     }
     return ReportContext(**{**settings, **more})  # type: ignore[arg-type]
+
+
+SPEEDS = {
+    "local": {"a": 0.7, "b": 0.48, "c": 0.8, "d": 0.85},
+    "jetson": {"a": 0.4, "b": 0.9, "c": 0.42, "d": 1.3},
+    "lab-arm64": {"a": 0.6, "b": 0.55, "c": 1.1, "d": 0.5},
+}
+"""Device to the time of each recipe (by site) over the given model's."""
+FACTS = {
+    "local": {"cpu": "x86", "profile": "x86-vnni"},
+    "jetson": {"profile": "jetson-orin-nano", "energy_scope": "board"},
+    "lab-arm64": {"profile": "generic-arm64", "time": "emulated"},
+}
+SIZES = {"a": 420_000, "b": 380_000, "c": 330_000, "d": 900_000}
+_JOULES = 0.02
+
+
+def device_trials(device: str, first: int, *, given_s: float = GIVEN_S) -> tuple[Trial, ...]:
+    """The given model and four recipes on one device: its own speeds, facts, sensor and data."""
+    speeds = SPEEDS.get(device, SPEEDS["local"])
+    rows = [("", 1.0), *speeds.items()]
+    return tuple(
+        trial(
+            first + index,
+            _on(device, measurement(ratio, SIZES.get(site, 1_200_000), 0.945), given_s),
+            *([site] if site else []),
+            label="" if site else "baseline",
+            device=device,
+        )
+        for index, (site, ratio) in enumerate(rows)
+    )
+
+
+def _on(device: str, found: Measurement, given_s: float) -> Measurement:
+    """A measurement as that device makes it: energy with its scope where it has a sensor."""
+    facts = FACTS.get(device, {})
+    held = found.values["latency"]
+    scale = given_s / GIVEN_S
+    interval = None if held.interval is None else held.interval.scaled(scale)
+    values = {**found.values, "latency": replace(held, value=held.value * scale, interval=interval)}
+    if "energy_scope" in facts:
+        joules = _JOULES * held.value / GIVEN_S
+        values["energy"] = Value(value=joules, unit="J", note="board")
+        values["deadline_misses"] = Value(value=0.01, unit="1")
+        values["build"] = Value(value=41.0, unit="s")
+    absent = {} if "energy_scope" in facts else found.absent
+    host = {"agreement_with_host": "at most 0.031 (0.4 % of the range), mean 0.002 (64 samples)"}
+    more = host if "time" in facts else {}
+    return replace(found, values=values, absent=absent, environment={**facts, **more})
+
+
+def three_devices() -> tuple[Trial, ...]:
+    """One study on three devices that rank the same recipes otherwise."""
+    return (
+        *device_trials("local", 0),
+        *device_trials("jetson", 10, given_s=3e-3),
+        *device_trials("lab-arm64", 20, given_s=0.4),
+    )
