@@ -141,7 +141,9 @@ def kind():
 def _maker(architecture):
     """One word for the 32- and 64-bit programs of one kind of processor."""
     name = architecture.lower()
-    return "arm" if name.startswith(("arm", "aarch")) else name[-2:]
+    if name.startswith(("arm", "aarch")):
+        return "arm"
+    return "x86" if name in ("x86_64", "amd64", "i386", "i486", "i586", "i686") else name
 
 
 def _container():

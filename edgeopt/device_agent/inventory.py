@@ -78,14 +78,12 @@ def facts(runtime, providers):
 
 
 def glibc():
-    """Version of the C library in use; None where it is another one, or not known.
-
-    Not from the interpreter's file first, as Python before 3.8 does: that names an older one.
-    """
+    """Version of the C library; None with another one than glibc."""
     try:
-        return os.confstr("CS_GNU_LIBC_VERSION").split()[1]
-    except (AttributeError, ValueError, OSError, IndexError):
-        return platform.libc_ver()[1] or None
+        said = os.confstr("CS_GNU_LIBC_VERSION")
+    except (AttributeError, ValueError, OSError):
+        return None
+    return said.partition(" ")[2] or None if said else None
 
 
 def disk_free():

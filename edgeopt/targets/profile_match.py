@@ -128,7 +128,7 @@ def contradiction(profile: DeviceProfile, facts: Mapping[str, Any], found: Found
             f"the device is {facts.get('architecture')}"
         )
     missing = sorted(set(profile.features).difference(facts.get("features") or ()))
-    if missing:
+    if missing and facts.get("features"):
         return f"the profile {profile.name} says {', '.join(missing)}, which the device lacks"
     own = rank_of(profile, facts)
     if found is None or own >= found.rank or found.profile.name == profile.name:

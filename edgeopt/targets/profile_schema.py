@@ -104,7 +104,7 @@ def check(document: Mapping[str, Any], path: Path) -> None:
     values = _values(DeviceProfile, keys, _Place(path))
     sources = values.get("sources", {})
     for key, value in keys.items():
-        if key not in _NO_FACTS and value not in ([], {}, "") and key not in sources:
+        if key not in _NO_FACTS and value not in ([], {}, "") and not sources.get(key, "").strip():
             raise _Place(path, key).wrong(
                 "has no source", f'write {key} = "where it comes from" in [sources]'
             )
@@ -119,7 +119,7 @@ def check(document: Mapping[str, Any], path: Path) -> None:
 def _record(cls: Any, value: Any, place: _Place) -> Any:
     """A table as a dataclass."""
     if not isinstance(value, dict):
-        raise place.wrong("is not a table")
+        raise place.wrong("is not a table", f"write [{place.key}] and its keys below")
     table = cast("dict[str, Any]", value)
     found = _values(cls, table, place)
     for each in fields(cls):
@@ -186,7 +186,8 @@ def _unlike_list(hint: Any, place: _Place) -> tuple[str, str]:
 
 def _table(hint: Any, value: Any, place: _Place) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise place.wrong("is not a table" if hint is not str else "is not a table of texts")
+        what = "is not a table of texts" if hint is str else "is not a table"
+        raise place.wrong(what, f"write [{place.key}] and its keys below")
     table = cast("dict[str, Any]", value)
     if hint is str and not all(isinstance(item, str) for item in table.values()):
         raise place.wrong("is not a table of texts", 'write "…" around each value')
@@ -269,4 +270,5 @@ def _consistent(profile: DeviceProfile, place: _Place) -> None:
 def _nearest(key: str, known: typing.Iterable[str]) -> str:
     names = sorted(known)
     near = difflib.get_close_matches(key, names, n=1)
+    near = near or [name for name in names if key and name.startswith(key)]
     return f"did you mean {near[0]!r}?" if near else f"known: {', '.join(names)}"

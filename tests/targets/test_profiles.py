@@ -1,9 +1,25 @@
 """Hardware profiles: what ships is sound, what is wrong is said, and which one fits."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import edgeopt
+from edgeopt.core.profile import (
+    Accelerator,
+    Cluster,
+    DeviceProfile,
+    Limits,
+    Match,
+    MemoryBandwidth,
+    PowerMode,
+    PythonVersions,
+    QuantizationTypes,
+    Runtimes,
+    Sensor,
+    Threads,
+)
 from edgeopt.errors import ConfigError
 from edgeopt.targets.profiles import (
     list_profiles,
@@ -22,25 +38,52 @@ def write(folder: Path, text: str, name: str = "mine") -> Path:
     return path
 
 
+NESTED = {
+    "match": Match,
+    "clusters": Cluster,
+    "quantization": QuantizationTypes,
+    "bandwidth": MemoryBandwidth,
+    "accelerators": Accelerator,
+    "power_modes": PowerMode,
+    "sensors": Sensor,
+    "threads": Threads,
+    "python": PythonVersions,
+    "runtimes": Runtimes,
+    "limits": Limits,
+}
+
+
 @pytest.mark.parametrize("name", list_profiles())
-def test_every_fact_has_a_source(name: str) -> None:
-    """A shipped profile loads, and says where its facts come from."""
+def test_shipped_profile_is_sound(name: str) -> None:
+    """It loads (each fact then has a source), and its sensors are on the agent's shelf."""
     profile = load_profile(name)
-    facts = {"channel_block", "opset_ceiling", "traps", "tried_on_hardware"}
-    facts |= {"quantization"} if profile.quantization else set()
-    assert facts <= set(profile.sources)
+    folder = Path(edgeopt.__file__).parent / "device_agent" / "sensors"
+    shelf = {path.stem for path in folder.glob("*.py")}
+    assert {each.name for each in profile.sensors} <= shelf
+    assert {"channel_block", "opset_ceiling", "traps", "tried_on_hardware"} <= set(profile.sources)
+    assert profile.tried_on_hardware == (name == "x86-vnni")
+    assert all(text.endswith(".") for text in profile.traps)
+
+
+def test_every_kind_that_was_promised_ships() -> None:
+    """Fourteen kinds, and no alias is the name of another kind."""
+    assert set(list_profiles()) == {
+        *("jetson-nano", "jetson-xavier-nx", "jetson-orin-nano", "jetson-orin-nx"),
+        *("jetson-agx-orin", "jetson-thor", "raspberry-pi-4", "raspberry-pi-5", "rock-5b"),
+        *("x86-avx2", "x86-vnni", "x86-n100", "generic-arm64", "android-arm64"),
+    }
+    aliases = [alias for name in list_profiles() for alias in load_profile(name).aliases]
+    assert len(aliases) == len({*aliases, *list_profiles()}) - len(list_profiles())
 
 
 def test_readme_names_every_key() -> None:
-    """hardware_profiles/README.md has a row for each key that a file may hold."""
-    from dataclasses import fields
-
-    from edgeopt.core.profile import DeviceProfile, QuantizationTypes
-
+    """hardware_profiles/README.md has a row for each key that a file may hold, and each kind."""
     text = (search_path()[-1] / "README.md").read_text()
-    keys = [each.name for each in fields(DeviceProfile)]
-    keys += [f"quantization.{each.name}" for each in fields(QuantizationTypes)]
+    keys = ["extends", *(each.name for each in fields(DeviceProfile))]
+    for table, cls in NESTED.items():
+        keys += [f"{table}.{each.name}" for each in fields(cls)]
     assert [key for key in keys if f"| `{key}` |" not in text] == []
+    assert [name for name in list_profiles() if f"`{name}`" not in text] == []
 
 
 @pytest.mark.parametrize(
