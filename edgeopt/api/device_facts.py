@@ -1,5 +1,7 @@
 """What a device says about itself, as lines for a person: pure functions of the agent's answers."""
 
+import shlex
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,8 +51,8 @@ def checks_of_facts(entry: DeviceEntry, facts: Facts, health: Facts) -> Iterator
     yield from _providers(facts)
     yield _board(facts)
     yield from _profile(entry, facts)
-    yield from _power(facts)
-    yield from _sensors(facts)
+    yield from _power(entry, facts)
+    yield from _sensors(entry, facts)
 
 
 def checks_of_health(health: Facts) -> Iterator[Check]:
@@ -168,9 +170,13 @@ def _profile_text(profile: DeviceProfile, chosen: bool) -> str:
     return f"{profile.name}: {profile.title}, {how}{tried}"
 
 
-def _power(facts: Facts) -> Iterator[Check]:
-    if facts.get("power_mode"):
-        yield Check("power mode", "OK", f"{facts['power_mode']}; part of the device's fingerprint")
+def _power(entry: DeviceEntry, facts: Facts) -> Iterator[Check]:
+    mode = facts.get("power_mode")
+    if entry.power_mode and entry.power_mode != mode:
+        text = f"{mode or 'not known'}, and its entry says {entry.power_mode}: yours to set"
+        yield Check("power mode", "WARN", f"{text} (on a Jetson: sudo nvpmodel -m NUMBER)")
+    elif mode:
+        yield Check("power mode", "OK", f"{mode}; part of the device's fingerprint")
     governor = facts.get("governor")
     if governor is None:
         yield Check("governor", "NOTE", "not readable: whether clocks vary is not known")
@@ -181,7 +187,8 @@ def _power(facts: Facts) -> Iterator[Check]:
         yield Check("governor", "NOTE", text + " (yours to set: edgeopt changes nothing)")
 
 
-def _sensors(facts: Facts) -> Iterator[Check]:
+def _sensors(entry: DeviceEntry, facts: Facts) -> Iterator[Check]:
+    yield from _meter(entry)
     found = [cast("Facts", each) for each in facts.get("sensors") or ()]
     for each in found:
         name = f"{each['name']} ({each['scope']})"
@@ -189,9 +196,22 @@ def _sensors(facts: Facts) -> Iterator[Check]:
             yield Check("sensor", "OK", f"{name}: readable{_resolution(each)}")
         else:
             yield Check("sensor", "WARN", f"{name}: {each.get('reason') or 'not readable'}")
-    if not found:
+    if not found and not entry.meter:
         text = "no power sensor: energy needs an external meter (see docs/devices.md)"
         yield Check("sensor", "NOTE", text)
+
+
+def _meter(entry: DeviceEntry) -> Iterator[Check]:
+    """An external meter is a file or a command of this machine; it is not started here."""
+    if not entry.meter:
+        return
+    text = f"{entry.meter} ({entry.meter_scope})"
+    if Path(entry.meter).expanduser().is_file():
+        yield Check("meter", "OK", f"{text}: the file is there")
+    elif shutil.which(next(iter(shlex.split(entry.meter)), "")):
+        yield Check("meter", "OK", f"{text}: the program is there")
+    else:
+        yield Check("meter", "WARN", f"{text}: neither a file nor a program on this machine")
 
 
 def _resolution(sensor: Facts) -> str:

@@ -130,6 +130,24 @@ def test_another_profile_than_the_board_is_a_warning():
 
 
 @pytest.mark.parametrize(
+    ("entry", "name", "status", "said"),
+    [
+        ({"power_mode": "MAXN_SUPER"}, "power mode", "WARN", "MAXN_SUPER"),
+        ({"power_mode": "15W"}, "power mode", "OK", "15W"),
+        ({"meter": "no-such-meter --fast"}, "meter", "WARN", "neither"),
+        ({"meter": "sh -c date", "meter_scope": "wall"}, "meter", "OK", "wall"),
+        ({"meter": __file__}, "meter", "OK", "file"),
+    ],
+)
+def test_what_the_entry_wants_is_compared_with_what_is(
+    entry: dict[str, str], name: str, status: str, said: str
+):
+    """And stays the user's to set."""
+    found = one(checks_of_facts(DeviceEntry(name="jetson", **entry), ORIN, HEALTH), name)
+    assert (found.status, said in found.text) == (status, True)
+
+
+@pytest.mark.parametrize(
     ("kind", "status"), [("physical", "OK"), ("vm", "NOTE"), ("emulated", "WARN")]
 )
 def test_times_of_unreal_hardware_are_marked(kind: str, status: str):
