@@ -12,6 +12,7 @@ COMMANDS = [
     "pick",
     "export",
     "replay",
+    "device",
     "zoo",
     "doctor",
     "plugins",

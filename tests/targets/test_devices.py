@@ -1,5 +1,6 @@
 """Names of devices: what they mean, and what a wrong entry says."""
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from edgeopt.core.device import DeviceEntry
 from edgeopt.errors import ConfigError, StorageError, UsageError
 from edgeopt.targets.device_store import remove, save
+from edgeopt.targets.device_tables import KEYS
 from edgeopt.targets.devices import (
     device_names,
     devices_file,
@@ -82,6 +84,22 @@ python = "/opt/venv/bin/python"
         environment={"ORT_LOG": "1"},
         origin=str(tmp_path / "devices.toml"),
     )
+
+
+def test_the_examples_of_the_guide_are_true(tmp_path: Path):
+    """Its devices file is read, its variables too, and its table names every key."""
+    guide = (Path(__file__).parents[2] / "docs" / "devices.md").read_text(encoding="utf-8")
+    example = guide.split("```toml\n")[1].split("```")[0]
+    environ = user_file(tmp_path, example + "[devices.jetson-2]\n")
+    found = list_devices(project=tmp_path, environ=environ)
+    assert [entry.name for entry in found][1:] == ["container", "jetson", "jetson-2", "lab"]
+    variables = dict(re.findall(r"^export (EDGEOPT_DEVICE_\w+)='([^']+)'", guide, re.MULTILINE))
+    assert len(variables) == 3
+    variables["EDGEOPT_DEVICES"] = str(tmp_path / "none.toml")
+    for entry in list_devices(project=tmp_path, environ=variables)[1:]:
+        assert entry.origin in variables
+    table = guide.split("| key | meaning |")[1].split("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", table)) >= set(KEYS)
 
 
 def test_variables_win_over_the_project_and_the_project_over_the_user(tmp_path: Path):
