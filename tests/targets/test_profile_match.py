@@ -1,11 +1,18 @@
 """A profile for a device: what counts first, what is fitted to the device, what is warned of."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from edgeopt.targets.profile_match import opset_of
-from edgeopt.targets.profiles import disagreement, fit_profile, load_profile, match_profile
+from edgeopt.targets.profiles import (
+    disagreement,
+    fit_profile,
+    load_profile,
+    match_profile,
+    search_path,
+)
 
 ORIN: dict[str, Any] = {
     "architecture": "aarch64",
@@ -59,6 +66,26 @@ def test_processor_by_name(model: str, name: str) -> None:
         "cpu_model": model,
     }
     assert match_profile(facts).name == name
+
+
+def test_own_machine_by_its_product_name(tmp_path: Path) -> None:
+    """A project's profile for an x86 box, recognised by what DMI calls it."""
+    (tmp_path / "shop-box.toml").write_text(
+        'name = "shop-box"\nextends = "x86-vnni"\ntitle = "The box in the shop"\n'
+        '[match]\nmodels = ["NUC13ANH*"]\n[sources]\nmatch = "dmidecode"\n'
+    )
+    facts = {
+        "architecture": "x86_64",
+        "features": ["avx2", "vnni"],
+        "board": "NUC13ANHi5",
+        "board_model": "Intel NUC13ANHi5",
+    }
+    folders = (tmp_path, *search_path())
+    assert match_profile(facts, folders).name == "shop-box"
+    assert match_profile({**facts, "board": "NUC12", "board_model": None}, folders).name == (
+        "x86-vnni"
+    )
+    assert "shop-box" in disagreement(load_profile("x86-vnni"), facts, folders)
 
 
 @pytest.mark.parametrize(
