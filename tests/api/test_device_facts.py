@@ -63,7 +63,7 @@ ORIN: dict[str, Any] = {
 }
 HEALTH: dict[str, Any] = {
     "executable": "/usr/bin/python3",
-    "cache": "/home/nv/.cache/edgeopt",
+    "cache": "/data/edgeopt",
     "cache_free_bytes": 10 << 30,
     "processors": 6,
     "busy_share": 0.02,
