@@ -46,3 +46,12 @@ def edgeopt(tmp_path: Path) -> Callable[..., Finished]:
         return Finished(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_board_lock(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Agents of this run of the tests wait for each other, and not for those of another run.
+
+    The lock of the board lies in the folder for temporary files.
+    """
+    os.environ["TMPDIR"] = str(tmp_path_factory.mktemp("tmp"))

@@ -14,7 +14,14 @@ from edgeopt.errors import ConnectionLostError, DeviceError
 from edgeopt.targets import bootstrap
 from edgeopt.targets.bundle import agent_bundle
 from edgeopt.targets.connection import Connection
-from edgeopt.targets.pipe import SILENCE_S, AgentEndedError, Patience, PipeTarget, Session
+from edgeopt.targets.pipe import (
+    BOARD_WAIT_S,
+    SILENCE_S,
+    AgentEndedError,
+    Patience,
+    PipeTarget,
+    Session,
+)
 from edgeopt.targets.segments import Plan, plan
 from edgeopt.targets.transfer import Transfer, human
 
@@ -38,6 +45,7 @@ class BoardTarget(PipeTarget):
         folder: Where the agent's file is made on this host.
         silence_s: See `Session`; None where a lost connection always closes the pipe.
         patience: With a device that goes away.
+        board_wait_s: How long a job waits there for others who measure on the same board.
 
     Raises:
         ConnectionLostError: It cannot be reached.
@@ -52,6 +60,7 @@ class BoardTarget(PipeTarget):
         folder: Path,
         silence_s: float | None = SILENCE_S,
         patience: Patience | None = None,
+        board_wait_s: float = BOARD_WAIT_S,
     ) -> None:
         self._entry = entry
         self._connection = connection
@@ -62,7 +71,12 @@ class BoardTarget(PipeTarget):
         self._plans: dict[tuple[str, int, int], Plan] = {}
         try:
             self._bundle = agent_bundle(folder)
-            super().__init__(entry.name, self._open, patience=patience or Patience())
+            super().__init__(
+                entry.name,
+                self._open,
+                patience=patience or Patience(),
+                board_wait_s=board_wait_s,
+            )
         except Exception:
             self._fetched.cleanup()
             raise
@@ -223,18 +237,20 @@ class BoardTarget(PipeTarget):
         with self._lock:
             return self._transfer().fetch(place, Path(self._fetched.name))
 
-    def request(self, verb: str, *, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:
+    def request(
+        self, verb: str, *, deadline_s: float, wait_s: float | None = None, **arguments: Any
+    ) -> Mapping[str, Any]:
         """As `PipeTarget.request`; files that are no longer on the device are brought again."""
         with self._lock:
             for _ in range(_REPAIRS):
-                reply = super().request(verb, deadline_s=deadline_s, **arguments)
+                reply = super().request(verb, deadline_s=deadline_s, wait_s=wait_s, **arguments)
                 error = cast("Mapping[str, Any]", reply.get("error") or {})
                 gone = cast("list[str]", error.get("places") or [])
                 if not gone or not all(place in self._places for place in gone):
                     return reply
                 for place in gone:
                     self.put(self._places[place])
-            return super().request(verb, deadline_s=deadline_s, **arguments)
+            return super().request(verb, deadline_s=deadline_s, wait_s=wait_s, **arguments)
 
     def _plan(self, path: Path) -> Plan:
         """The file in parts; kept as long as the file does not change."""

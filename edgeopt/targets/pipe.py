@@ -275,31 +275,34 @@ class PipeTarget:
         """The file itself: it lies on this machine."""
         return Path(place)
 
-    def request(self, verb: str, *, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:
+    def request(
+        self, verb: str, *, deadline_s: float, wait_s: float | None = None, **arguments: Any
+    ) -> Mapping[str, Any]:
         """One job: sent, waited for, answered; repeated under its id where the device went away.
 
         Args:
             verb: Of the agent.
             deadline_s: Time limit of the job, kept by the device.
+            wait_s: How long to wait there for others who measure on the same board; None takes
+                the target's own.
             arguments: Of the verb.
 
         Raises:
             ConnectionLostError: The device went away and did not come back in time.
             DeviceError: The agent ended, or did not answer long after the deadline.
         """
+        patience_s = self._board_wait_s if wait_s is None else wait_s
         message = {
             "id": uuid.uuid4().hex,
             "verb": verb,
             "deadline_s": deadline_s,
-            "wait_s": self._board_wait_s,
+            "wait_s": patience_s,
             "arguments": arguments,
         }
         with self._lock:
             if self._closed:
-                raise DeviceError(
-                    "the agent was closed", where=self._name, hint="open the device again"
-                )
-            return self._do(message, deadline_s + self._board_wait_s + _GRACE_S)
+                raise self._was_closed()
+            return self._do(message, deadline_s + patience_s + _GRACE_S)
 
     def _do(self, message: Mapping[str, Any], timeout_s: float) -> Mapping[str, Any]:
         repeats = self._patience.repeats if self._patience else 1
@@ -313,6 +316,8 @@ class PipeTarget:
                 if self._patience is None:
                     raise
                 self._drop()
+                if self._closed:
+                    raise self._was_closed() from error
                 if not isinstance(error, ConnectionLostError | AgentEndedError):
                     raise
                 lost = error
@@ -344,12 +349,18 @@ class PipeTarget:
             try:
                 self._session = self._opener()
             except (ConnectionLostError, AgentEndedError):
-                if time.monotonic() + pause > end:
+                if self._closed or time.monotonic() + pause > end:
                     raise
                 time.sleep(pause)
                 pause = min(2 * pause, patience.longest_s)
             else:
+                if self._closed:  # by another thread, meanwhile
+                    self._drop()
+                    raise self._was_closed()
                 return self._session
+
+    def _was_closed(self) -> DeviceError:
+        return DeviceError("the agent was closed", where=self._name, hint="open the device again")
 
     def _drop(self) -> None:
         session, self._session = self._session, None
