@@ -86,8 +86,8 @@ def choose(profiles: Iterable[tuple[int, DeviceProfile]], facts: Mapping[str, An
 def fitted(profile: DeviceProfile, facts: Mapping[str, Any]) -> DeviceProfile:
     """The profile for one device: its own runtime and memory may be less than the kind's.
 
-    The operator-set ceiling sinks to what the installed runtime takes; a banned runtime and
-    memory that is much less are said in `traps`.
+    The operator-set ceiling sinks to what the installed runtime takes; a banned runtime, an
+    emulated processor, and memory that is much less are said in `traps`.
     """
     notes: list[str] = []
     runtime = str(facts.get("runtime") or "")
@@ -96,6 +96,8 @@ def fitted(profile: DeviceProfile, facts: Mapping[str, Any]) -> DeviceProfile:
         notes.append(
             f"onnxruntime {runtime} must not be used here: {profile.runtimes.banned[runtime]}"
         )
+    if facts.get("machine_kind") == "emulated":
+        notes.append("The processor is emulated: no time measured here says anything of a board.")
     memory = int(facts.get("memory_bytes") or 0)
     if 0 < memory < 0.75 * profile.memory_bytes:
         notes.append(

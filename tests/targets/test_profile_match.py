@@ -117,6 +117,7 @@ def test_profile_is_fitted_to_the_device() -> None:
     assert "7.5 GiB" in small.traps[0]
     banned = fit_profile(load_profile("pi4"), {"runtime": "1.21.0"})
     assert "illegal instruction" in banned.traps[0]
+    assert "emulated" in match_profile({**ORIN, "machine_kind": "emulated"}).traps[0]
 
 
 @pytest.mark.parametrize(
