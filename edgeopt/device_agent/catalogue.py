@@ -16,9 +16,10 @@ MODULES = {
     "build_one": "engines",
     "prove": "prove",
     "prove_one": "prove",
+    "power_mode": "power",
     "health": "health",
     "install": "install",
 }
 INTERNAL = ("runtime", "build_one", "prove_one")
 # These measure, or would disturb one that does: one such job a board at a time.
-MEASURING = ("footprint", "bench", "pace", "profile", "energy", "build", "infer")
+MEASURING = ("footprint", "bench", "pace", "profile", "energy", "build", "infer", "power_mode")

@@ -24,6 +24,7 @@ import catalogue
 import channel
 import jobs
 import machine
+import power
 import results
 import wire
 from failures import JobError
@@ -52,6 +53,7 @@ class Server(object):
 
     def serve(self):
         """Answer until `bye` or the end of stdin."""
+        power.restore()
         watch = threading.Thread(target=self._read)
         watch.daemon = True
         watch.start()
@@ -81,6 +83,7 @@ class Server(object):
 
     def _end(self):
         self._runner.kill()
+        power.restore()
         shutil.rmtree(self._folder, ignore_errors=True)
         if os.getpgrp() == os.getpid():
             channel.kill_group(0, signal.SIGKILL)

@@ -1,0 +1,174 @@
+"""Power modes by name, on a pretended Jetson whose nvpmodel writes what the real one would."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from edgeopt.targets.bundle import agent_bundle
+
+TABLE = """< POWER_MODEL ID=0 NAME=MAXN >
+< POWER_MODEL ID=1 NAME=15W >
+< POWER_MODEL ID=2 NAME=7W >
+< PM_CONFIG DEFAULT=1 >
+"""
+SUDO = """#!/bin/sh
+[ "$1" = -n ] || exit 2
+shift
+exec "$@"
+"""
+NVPMODEL = """#!/bin/sh
+if [ "$2" = 2 ]; then echo "REBOOT required for changing to this power mode: 2"; exit 0; fi
+printf 'pmode:%04d fmode:fanNull' "$2" > "$EDGEOPT_SYSROOT/var/lib/nvpmodel/status"
+"""
+PATIENCE_S = 60.0
+
+
+class Board:
+    """A fake root, and agents on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.cache = folder / "root", folder / "cache"
+        self._agents: list[subprocess.Popen[bytes]] = []
+        self._bundle = agent_bundle(folder)
+        self.write("etc/nvpmodel.conf", TABLE)
+        self.write("var/lib/nvpmodel/status", "pmode:0001 fmode:fanNull")
+        for name, text in (("sudo", SUDO), ("nvpmodel", NVPMODEL)):
+            self.write(f"bin/{name}", text).chmod(0o755)
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    @property
+    def mode(self) -> str:
+        return (self.root / "var/lib/nvpmodel/status").read_text().partition(" ")[0]
+
+    @property
+    def noted(self) -> bool:
+        return (self.cache / "power_mode.json").exists()
+
+    def start(self) -> subprocess.Popen[bytes]:
+        environment = {"EDGEOPT_SYSROOT": str(self.root), "EDGEOPT_CACHE": str(self.cache)}
+        agent = subprocess.Popen(
+            [sys.executable, str(self._bundle)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, **environment},
+        )
+        self._agents.append(agent)
+        return agent
+
+    def ask(self, agent: subprocess.Popen[bytes], name: str) -> Any:
+        assert agent.stdin
+        assert agent.stdout
+        request = {"id": "1", "verb": "power_mode", "deadline_s": PATIENCE_S}
+        line = json.dumps({**request, "id": os.urandom(4).hex(), "arguments": {"name": name}})
+        agent.stdin.write(line.encode() + b"\n")
+        agent.stdin.flush()
+        while True:
+            reply = json.loads(agent.stdout.readline())
+            if "ok" in reply:
+                return reply
+
+    def close(self) -> None:
+        for agent in self._agents:
+            agent.kill()
+            agent.wait()
+            for stream in (agent.stdin, agent.stdout):
+                if stream and not stream.closed:
+                    stream.close()
+
+
+@pytest.fixture
+def board(tmp_path: Path) -> Iterator[Board]:
+    made = Board(tmp_path)
+    yield made
+    made.close()
+
+
+def wait_for(condition: Callable[[], bool]) -> bool:
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_mode_lasts_for_the_session(board: Board) -> None:
+    """Set by name, noted before, put back when the host is gone."""
+    agent = board.start()
+    found = board.ask(agent, "MAXN")
+    assert (found["ok"], found["before"], found["changed"]) == (True, "15W", True)
+    assert board.mode == "pmode:0000"
+    assert board.noted
+    assert not board.ask(agent, "MAXN")["changed"]
+    assert agent.stdin
+    agent.stdin.close()
+    assert wait_for(lambda: board.mode == "pmode:0001" and not board.noted)
+
+
+def test_the_next_agent_puts_back_what_a_killed_one_changed(board: Board) -> None:
+    """A power cut or a kill leaves the note, and the note is enough."""
+    agent = board.start()
+    assert board.ask(agent, "MAXN")["changed"]
+    os.killpg(agent.pid, signal.SIGKILL)
+    agent.wait()
+    assert board.mode == "pmode:0000"
+    board.start()
+    assert wait_for(lambda: board.mode == "pmode:0001" and not board.noted)
+
+
+def test_another_agent_leaves_a_living_ones_mode_alone(board: Board) -> None:
+    """Two sessions on a board: the second neither restores nor forgets the first one's note."""
+    first = board.start()
+    assert board.ask(first, "MAXN")["changed"]
+    second = board.start()
+    assert not board.ask(second, "MAXN")["changed"]
+    assert second.stdin
+    second.stdin.close()
+    second.wait(PATIENCE_S)
+    assert board.mode == "pmode:0000"
+    assert board.noted
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("30W", "the board has 15W, 7W, MAXN"), ("7W", "needs a reboot")],
+)
+def test_what_cannot_be_done_is_said(board: Board, name: str, words: str) -> None:
+    """An unknown name, and a mode that only a reboot reaches: nothing is changed."""
+    agent = board.start()
+    error = board.ask(agent, name)["error"]
+    assert error["code"] == "power_mode"
+    assert words in error["text"]
+    assert board.mode == "pmode:0001"
+    assert not board.noted
+
+
+def test_sudo_asks_for_a_password(board: Board) -> None:
+    """Refused by sudo -n: the message says what is needed, the mode stays."""
+    board.write("bin/sudo", "#!/bin/sh\necho 'sudo: a password is required' >&2\nexit 1\n")
+    error = board.ask(board.start(), "MAXN")["error"]
+    assert "a password is required" in error["text"]
+    assert board.mode == "pmode:0001"
+    assert not board.noted
+
+
+def test_a_board_without_modes(board: Board) -> None:
+    """No table, no modes."""
+    (board.root / "etc/nvpmodel.conf").unlink()
+    error = board.ask(board.start(), "MAXN")["error"]
+    assert "no nvpmodel.conf" in error["text"]
