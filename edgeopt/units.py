@@ -117,6 +117,10 @@ def _plain(value: float) -> str:
     return f"{value:.0f}" if 1000 <= abs(_three(value)) < 1e15 else f"{value:.3g}"
 
 
+_MILLI_BELOW = 0.1
+"""Joules and watts below it are shown in thousandths."""
+
+
 def format_value(value: float, unit: str) -> str:
     """A measured value with its unit: `s`, `B`, `J`, `W`, `C`, or `1` for a share."""
     if unit == "s":
@@ -125,4 +129,6 @@ def format_value(value: float, unit: str) -> str:
         return format_bytes(value)
     if unit == "1":
         return f"{value * 100:.2f} %"
+    if unit in {"J", "W"} and 0 < abs(value) < _MILLI_BELOW:
+        return f"{_plain(value * 1e3)} m{unit}"
     return f"{_plain(value)} {unit}"

@@ -19,6 +19,7 @@ def section(
     bounds: across.Bounds,
     picks: Mapping[str, Trial | None],
     points: Mapping[str, Sequence[Point]],
+    emulated: Sequence[str] = (),
 ) -> dict[str, Any] | None:
     """What the fronts say together; None for a single device.
 
@@ -28,6 +29,7 @@ def section(
         bounds: Device to objectives.
         picks: Device to the trial to take there.
         points: Device to its points.
+        emulated: Devices whose time is not that of a board.
     """
     if len(devices) < 2:
         return None
@@ -38,6 +40,7 @@ def section(
     by_recipe = {model.recipe: model for model in found}
     made: dict[str, Any] = {
         "devices": list(devices),
+        "emulated": list(emulated),
         "correlations": [_correlation(each) for each in correlations],
         "regret": [_regret(each, picks, by_recipe) for each in regrets],
         "ranks": _ranks(found, devices, points),
@@ -176,7 +179,10 @@ def _numerics(points: Mapping[str, Sequence[Point]]) -> list[dict[str, str]]:
 
 def _sentences(made: Mapping[str, Any], picks: Mapping[str, Trial | None]) -> list[str]:
     """The most important first."""
-    return [_one_model(made["robust"], picks), *_dearest(made["regret"]), _alike(made)]
+    names = made["emulated"]
+    said = f"time on {', '.join(names)} is emulated: prices and ranks there are no board's"
+    first = [_one_model(made["robust"], picks), *([said] if names else [])]
+    return [*first, *_dearest(made["regret"]), _alike(made)]
 
 
 def _one_model(robust: Mapping[str, Any], picks: Mapping[str, Trial | None]) -> str:

@@ -95,6 +95,7 @@ def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> d
             {name: context.on(name).objectives or study.objectives for name in study.devices},
             {name: found["taken"] for name, found in devices.items()},
             {name: found["points"] for name, found in devices.items()},
+            [name for name, found in devices.items() if found["about"]["emulated"]],
         ),
         "baseline": {name: found["baseline"] for name, found in devices.items()},
         "shipped_today": {name: found["shipped"] for name, found in devices.items()},

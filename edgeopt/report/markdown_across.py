@@ -13,21 +13,22 @@ def across_section(across: Mapping[str, Any]) -> list[str]:
         across: That part of the document; not null.
     """
     devices: Sequence[str] = across["devices"]
+    named = [f"{d} (emulated)" if d in across["emulated"] else d for d in devices]
     lines = ["## Across devices", "", *(f"- {plain(text)}" for text in across["text"]), ""]
     lines += ["### Latency of one device's pick on another", ""]
-    head = ["pick of", *(f"on {device}" for device in devices)]
+    head = ["pick of", *(f"on {name}" for name in named)]
     lines += [row(head), row("---" for _ in head)]
     cells = {(each["pick_of"], each["used_on"]): each["text"] for each in across["regret"]}
     lines += [row([a, *(cells[a, b] for b in devices)]) for a in devices]
     if across["robust"]["minimax"] is not None:
-        lines += ["", "### One model for all", "", *_robust(across["robust"], devices)]
+        lines += ["", "### One model for all", "", *_robust(across["robust"], devices, named)]
     if across["ranks"]:
-        lines += ["", "### Ranks by latency", "", *_ranks(across["ranks"], devices)]
+        lines += ["", "### Ranks by latency", "", *_ranks(across["ranks"], devices, named)]
     return [*lines, *_numerics(across["numerics"])]
 
 
-def _robust(robust: Mapping[str, Any], devices: Sequence[str]) -> list[str]:
-    head = ["smallest", "model", *(f"on {device}" for device in devices)]
+def _robust(robust: Mapping[str, Any], devices: Sequence[str], named: Sequence[str]) -> list[str]:
+    head = ["smallest", "model", *(f"on {name}" for name in named)]
     lines = [row(head), row("---" for _ in head)]
     for name, title in (("minimax", "worst price"), ("mean", "mean price")):
         found = robust[name]
@@ -38,8 +39,10 @@ def _robust(robust: Mapping[str, Any], devices: Sequence[str]) -> list[str]:
     return [*lines, "", f"Of the measured models {left}."]
 
 
-def _ranks(ranks: Sequence[Mapping[str, Any]], devices: Sequence[str]) -> list[str]:
-    head = ["model", *devices]
+def _ranks(
+    ranks: Sequence[Mapping[str, Any]], devices: Sequence[str], named: Sequence[str]
+) -> list[str]:
+    head = ["model", *named]
     lines = [row(head), row("---" for _ in head)]
     for each in ranks:
         cells = [

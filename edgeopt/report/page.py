@@ -37,7 +37,7 @@ def page(document: Mapping[str, Any]) -> str:
 
 def _heat(value: float) -> int:
     """How strongly a price is coloured: per cent, twice the latency at the most; text says it."""
-    return round(60 * min(max(value, 0.0), 1.0))
+    return round(40 * min(max(value, 0.0), 1.0))
 
 
 def _figure(document: Mapping[str, Any], device: str, index: int) -> Mapping[str, Any]:

@@ -108,13 +108,12 @@ def _short(device: str) -> str:
 
 def _verdicts(document: Document, devices: Sequence[str]) -> list[str]:
     limit = 2 if len(devices) <= 3 else 1
-    return [
-        line
-        for device in devices
-        for line in wrapped(
-            "verdict", f"{_short(device)}: {document['verdict'][device]['text']}", limit
-        )
-    ]
+    lines: list[str] = []
+    for device in devices:
+        emulated = document["devices"][device]["emulated"]
+        name = f"{_short(device)} ({EMULATED})" if emulated else _short(device)
+        lines += wrapped("verdict", f"{name}: {document['verdict'][device]['text']}", limit)
+    return lines
 
 
 def _about(document: Document, devices: Sequence[str]) -> list[str]:

@@ -102,6 +102,8 @@ def test_the_unit_is_chosen_after_rounding(value_s: float, text: str):
         (12.345, "J", "12.3 J"),
         (123456.0, "J", "123456 J"),
         (0.5, "W", "0.5 W"),
+        (0.00801, "J", "8.01 mJ"),
+        (0.0, "J", "0 J"),
         (0, "s", "0 µs"),
     ],
 )

@@ -172,6 +172,8 @@ def test_emulated_time_and_the_scope_of_energy_are_shown(found: dict[str, Any]) 
         assert "time is emulated" in render(found)
         assert "energy (board)" in render(found) or render is terminal
     assert "lab-arm64: time is emulated, generic-arm64" in terminal(found)
+    assert "verdict  lab-arm64 (time is emulated): take" in terminal(found)
+    assert "time on lab-arm64 is emulated: prices" in found["across"]["text"][1]
 
 
 def test_one_emulated_device_says_so_on_the_terminal() -> None:
