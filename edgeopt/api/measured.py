@@ -4,6 +4,7 @@ One JSON file a result in the workspace's folder `measured/`. Only what may be u
 invalid measurement is no knowledge. A file that cannot be read counts as none.
 """
 
+import contextlib
 import json
 import os
 import time
@@ -77,7 +78,8 @@ class MeasuredStore:
             aside.write_text(json.dumps(document), encoding="utf-8")
             aside.replace(path)
         except OSError as error:
-            aside.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
             raise StorageError(
                 f"the result cannot be kept: {error.strerror or error}",
                 where=str(self.folder),
