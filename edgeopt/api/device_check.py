@@ -23,7 +23,6 @@ _ANSWER_S = 30.0
 _PROBE_S = 180.0
 _HEALTH_S = 60.0
 _PROVE_S = 300.0
-_WAIT_S = 3.0
 _WINDOW_S = 1.0
 _SLOW_S = 0.5
 
@@ -115,25 +114,27 @@ def _answers(entry: DeviceEntry, target: Target, opened_s: float) -> Iterator[Ch
     if entry.kind == "replay":
         yield from checks_of_facts(entry, facts, {})
         return
-    reply = target.request("health", deadline_s=_HEALTH_S, wait_s=_WAIT_S, window_s=_WINDOW_S)
-    health = reply if reply["ok"] else dict[str, Any]()
-    if not reply["ok"]:
-        yield Check("health", "WARN", _reason(reply))
-    yield from checks_of_facts(entry, {**facts, **_proven(target, facts)}, health)
+    health = _asked(target, "health", _HEALTH_S, window_s=_WINDOW_S)
+    yield _lock(health)
+    yield from checks_of_facts(entry, {**facts, **_proven(target, facts, health)}, health)
     yield from checks_of_health(health)
 
 
-def _proven(target: Target, facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What each provider makes of a small model, as the key `providers_proven`."""
-    if not facts.get("runtime"):
+def _lock(health: Mapping[str, Any]) -> Check:
+    if health.get("measuring"):
+        cure = "wait until that has ended, or ask them"
+        return Check("lock", "WARN", f"{health['measuring']}; {cure}")
+    return Check("lock", "OK", "nobody else measures there")
+
+
+def _proven(
+    target: Target, facts: Mapping[str, Any], health: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """What each provider makes of a small model; not tried while somebody measures."""
+    if not facts.get("runtime") or health.get("measuring"):
         return {}
-    reply = target.request("prove", deadline_s=_PROVE_S, wait_s=_WAIT_S)
+    reply = target.request("prove", deadline_s=_PROVE_S)
     return {"providers_proven": reply["providers"] if reply["ok"] else {}}
-
-
-def _reason(reply: Mapping[str, Any]) -> str:
-    error = reply["error"]
-    return " ".join(f"{error['text']}; {error['hint']}".split())
 
 
 def _asked(target: Target, verb: str, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:

@@ -173,8 +173,8 @@ def _profile_text(profile: DeviceProfile, chosen: bool) -> str:
 def _power(entry: DeviceEntry, facts: Facts) -> Iterator[Check]:
     mode = facts.get("power_mode")
     if entry.power_mode and entry.power_mode != mode:
-        text = f"{mode or 'not known'}, and its entry says {entry.power_mode}: yours to set"
-        yield Check("power mode", "WARN", f"{text} (on a Jetson: sudo nvpmodel -m NUMBER)")
+        text = f"{mode or 'not known'}, and its entry asks for {entry.power_mode}"
+        yield Check("power mode", "WARN", f"{text}: on a Jetson, sudo nvpmodel -m NUMBER sets it")
     elif mode:
         yield Check("power mode", "OK", f"{mode}; part of the device's fingerprint")
     governor = facts.get("governor")

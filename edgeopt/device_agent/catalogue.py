@@ -22,4 +22,14 @@ MODULES = {
 }
 INTERNAL = ("runtime", "build_one", "prove_one")
 # These measure, or would disturb one that does: one such job a board at a time.
-MEASURING = ("footprint", "bench", "pace", "profile", "energy", "build", "infer", "power_mode")
+MEASURING = (
+    "footprint",
+    "bench",
+    "pace",
+    "profile",
+    "energy",
+    "build",
+    "infer",
+    "power_mode",
+    "install",
+)

@@ -6,8 +6,10 @@ import shutil
 import sys
 import time
 
+import boardlock
 import cache
 import machine
+from failures import JobError
 
 
 def health(job):
@@ -31,11 +33,21 @@ def health(job):
         "cache": named,
         "cache_free_bytes": _free(cache.folder()) if named else None,
         "state": after,
+        "measuring": _measuring(),
         "processors": processors,
         "busy_share": busy,
         "memory_available_bytes": memory.get("MemAvailable"),
         "swap_used_bytes": _used(memory.get("SwapTotal"), memory.get("SwapFree")),
     }
+
+
+def _measuring():
+    """Who measures on this board right now, as a sentence; None where nobody does."""
+    try:
+        with boardlock.held(cache.folder(), boardlock.owner(), 0):
+            return None
+    except JobError as error:
+        return error.text.partition(", also after")[0]
 
 
 def _free(folder):

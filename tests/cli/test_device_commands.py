@@ -1,5 +1,6 @@
 """`edgeopt device`: names, checks and messages, as a person meets them."""
 
+import fcntl
 import json
 import sys
 from collections.abc import Callable
@@ -119,6 +120,22 @@ def test_checking_this_machine(device: Call):
     assert "a small model ran" in done.out
     (told,) = json.loads(device("list", "--json").out)["devices"]
     assert told["last_check"]["status"] in {"OK", "WARN"}
+
+
+def test_a_board_on_which_somebody_measures_is_told(device: Call, tmp_path: Path):
+    """What does not need the board is said all the same."""
+    cache = tmp_path / "agent"
+    cache.mkdir()
+    device("add", "lab", "--kind", "local", "--python", sys.executable, "--cache-dir", cache)
+    with (cache / "device.lock").open("w") as stream:
+        stream.write(json.dumps({"user": "ada", "host": "desk", "pid": 7, "since": 0}))
+        stream.flush()
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        busy = device("check", "lab")
+    assert "measuring for ada at desk" in busy.out
+    assert statuses(busy.out)["lock"] == "WARN"
+    assert statuses(busy.out)["onnxruntime"] == "OK"
+    assert statuses(device("check", "lab").out)["lock"] == "OK"
 
 
 def test_checking_a_host_that_is_not_there(device: Call):
