@@ -165,11 +165,10 @@ def quantization_w(found: Readings, window: Window) -> float:
 
     Where the readings wander over several steps, rounding errors differ from one reading to the
     next and average out: q/√12 over √n, with n the number of changes. Otherwise each rail may be
-    off by half a step all the time: bounds of ±q/2 that add up.
+    off by half a step all the time: bounds of ±q/2 that add up. For a counter see below.
     """
     if found.counted is not None:
-        steps = [step * found.period_s for step in found.step_w.values() if step is not None]
-        return sum(steps) / np.sqrt(6) / (window[1] - window[0])
+        return _stale_edges_w(found, window)
     inside = found.within(window)
     random, bound = 0.0, 0.0
     for label, watts in found.watts.items():
@@ -184,6 +183,21 @@ def quantization_w(found: Readings, window: Window) -> float:
         else:
             bound += step / 2
     return float(np.hypot(np.sqrt(random), bound / np.sqrt(3)))
+
+
+def _stale_edges_w(found: Readings, window: Window) -> float:
+    """A counter's reading is as old as its last update, differently at the two ends.
+
+    How often it is updated is only known from how often it was seen to move.
+    """
+    counted = found.counted
+    length = window[1] - window[0]
+    if counted is None or len(counted) < 2:
+        return float("inf")
+    moves = max(1, int(np.count_nonzero(np.diff(counted))))
+    interval = max(found.period_s, float(found.times[-1] - found.times[0]) / moves)
+    step = sum(each * found.period_s for each in found.step_w.values() if each is not None)
+    return (mean_w(found, window) * interval + step) / length / np.sqrt(6)
 
 
 def sampling_w(found: Readings, window: Window) -> float:

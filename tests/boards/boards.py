@@ -233,8 +233,10 @@ def write_watts(root: Path, board: str, *, watts: float, joules: float) -> None:
     if spec.sensor == "rapl":
         base, ticks = "/sys/class/powercap", round(joules * 1e6 / RAPL_UNIT_UJ)
         for zone, share in (("0", 1.0), ("0:0", 0.6), ("0:1", 0.1)):
-            count = round(ticks * share * RAPL_UNIT_UJ) % (RAPL_RANGE_UJ + 1)
-            write(root, f"{base}/intel-rapl:{zone}/energy_uj", f"{count}\n")
+            place = f"{base}/intel-rapl:{zone}"
+            largest = int((root / place[1:] / "max_energy_range_uj").read_text())
+            count = round(ticks * share * RAPL_UNIT_UJ) % (largest + 1)
+            write(root, f"{place}/energy_uj", f"{count}\n")
     if spec.sensor == "power_supply":
         # This vendor counts what leaves the battery as positive; the standard says negative.
         current = round(watts / 4.0 * 1e6 / BATTERY_STEP_UA) * BATTERY_STEP_UA
