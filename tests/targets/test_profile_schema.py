@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from edgeopt.core.profile import QuantizationTypes, Threads
 from edgeopt.errors import ConfigError
 from edgeopt.targets.profiles import (
+    disagreement,
     list_profiles,
     load_profile,
     match_profile,
@@ -143,6 +144,9 @@ def test_own_kind_comes_before_what_it_extends(tmp_path: Path) -> None:
     assert match_profile(facts, places).name == "drone"
     assert match_profile(facts).name == "jetson-orin-nx"
     assert load_profile("orin-nx", places).name == "jetson-orin-nx"
+    assert load_profile("drone", places).aliases == ()
+    # What it extends fits the board as well: nothing to warn of.
+    assert disagreement(load_profile("jetson-orin-nx"), facts, places) == ""
     write(folder, text, "drone")
     write(folder, middle, "orin")
     assert load_profile("drone", places).memory_bytes == 2**34
