@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,13 @@ from edgeopt.core.protocols import Target
 from edgeopt.errors import ConnectionLostError, DeviceError
 from edgeopt.targets.devices import resolve
 from edgeopt.targets.open import open_target
-from edgeopt.targets.profile_match import opset_of
-from edgeopt.targets.profiles import disagreement, fit_profile, load_profile, match_profile
+from edgeopt.targets.profiles import (
+    disagreement,
+    fit_profile,
+    load_profile,
+    match_profile,
+    search_path,
+)
 
 PROBE_S = 120.0
 _BACK_OFF_S = (5.0, 10.0, 20.0, 40.0, 60.0)
@@ -197,6 +202,10 @@ def _opened(name: str, folder: Path, boards: Boards) -> Device:
         board = boards.lock(f"replay {name}" if entry.kind == "replay" else board_of(facts, name))
         profile, remarks = _profile(entry, facts)
         facts = {**facts, **_proven(target, entry, profile, facts)}
+        provider = choose_provider(entry, profile, facts)
+        # Which integer types are fast is a fact of the provider.
+        types = profile.quantization_for(provider.provider)
+        profile = replace(profile, quantization=types)
     except BaseException:
         target.close()
         raise
@@ -208,7 +217,7 @@ def _opened(name: str, folder: Path, boards: Boards) -> Device:
         facts=facts,
         fingerprint=str(facts["fingerprint"]),
         profile=profile,
-        provider=choose_provider(entry, profile, facts),
+        provider=provider,
         remarks=remarks,
     )
 
@@ -226,17 +235,9 @@ def _proven(
 
 
 def _profile(entry: DeviceEntry, facts: Mapping[str, Any]) -> tuple[DeviceProfile, tuple[str, ...]]:
+    folders = search_path(Path.cwd())
     if not entry.profile:
-        return match_profile(facts), ()
-    chosen = fit_profile(load_profile(entry.profile), facts)
-    warning = disagreement(chosen, facts)
+        return match_profile(facts, folders), ()
+    chosen = fit_profile(load_profile(entry.profile, folders), facts)
+    warning = disagreement(chosen, facts, folders)
     return chosen, (warning,) if warning else ()
-
-
-def opset_ceiling(device: Device) -> int:
-    """The highest operator set for a device: what its runtime takes, at most 21; else its kind's.
-
-    Above 21 nothing is gained that edgeopt writes.
-    """
-    taken = opset_of(str(device.facts.get("runtime") or ""))
-    return min(taken, 21) if taken else device.profile.opset_ceiling

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from edgeopt.api.accuracy import Accuracy, PairedAccuracy
 from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.book import TrialBook
-from edgeopt.api.device import Boards, Device, Door, opset_ceiling
+from edgeopt.api.device import Boards, Device, Door
 from edgeopt.api.fleet import CROSS_SHARE, Exchange
 from edgeopt.api.host import Host
 from edgeopt.api.providers import CPU, alternatives
@@ -99,7 +99,7 @@ def _wired(
     devices = [door.device for door in doors.values()]
     runtimes = {device.name: _runtime(request, device) for device in devices}
     feeds = _feeds(request, subject)
-    ceiling = min(opset_ceiling(device) for device in devices)
+    ceiling = min(device.profile.opset_ceiling for device in devices)
     workshop = workshop_for(subject, workspace, ceiling, feeds[0])
     base = None if accuracy is None else accuracy.baseline(accuracy.data.search).value
     objectives = request.objectives_for(subject.metric_name, base)

@@ -201,7 +201,7 @@ class Bench:
             values=outcome.values,
             absent=outcome.absent,
             verdict=outcome.verdict,
-            environment=outcome.environment,
+            environment={**outcome.environment, **_circumstances(self.device)},
             lowered=None if outcome.profile is None else lowered(outcome.profile, built.graph),
         )
 
@@ -255,6 +255,14 @@ class Bench:
                     return Failure(stage="shift", reason=f"{loss}{_speed(found)}")
                 verdict = verdict & Verdict(reasons=(loss,))
         return replace(found, verdict=verdict)
+
+
+def _circumstances(device: Device) -> Mapping[str, str]:
+    """What a reader of a device's numbers must know about it."""
+    told = {"profile": device.profile.name}
+    if device.facts.get("machine_kind") == "emulated":
+        told["time"] = "emulated"
+    return told
 
 
 def _much_slower(outcome: Outcome) -> bool:
