@@ -16,46 +16,7 @@ import pytest
 from edgeopt.targets.bundle import agent_bundle
 from edgeopt.targets.local import LocalTarget
 from edgeopt.testing.target_exam import SETTINGS, bench_job, material
-
-PATIENCE_S = 30.0
-
-
-class Pipe:
-    """A bare agent: what a host sees without any of our host code."""
-
-    def __init__(self, bundle: Path, environment: dict[str, str] | None = None) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(bundle)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            env={**os.environ, **(environment or {})},
-        )
-
-    def write(self, line: str) -> None:
-        assert self.process.stdin
-        self.process.stdin.write(line.encode() + b"\n")
-        self.process.stdin.flush()
-
-    def send(self, name: str, verb: str, deadline_s: float = 60.0, **arguments: Any) -> None:
-        message = {"id": name, "verb": verb, "deadline_s": deadline_s, "arguments": arguments}
-        self.write(json.dumps(message))
-
-    def read(self) -> dict[str, Any]:
-        assert self.process.stdout
-        return json.loads(self.process.stdout.readline())
-
-    def ask(self, name: str, verb: str, deadline_s: float = 60.0, **arguments: Any) -> Any:
-        self.send(name, verb, deadline_s, **arguments)
-        return self.read()
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout, self.process.stderr):
-            if stream:
-                stream.close()
+from tests.device_agent.bare_agent import Pipe, children, gone, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -74,37 +35,6 @@ def pipe(place: Path) -> Iterator[Pipe]:
 def job(place: Path) -> dict[str, Any]:
     model, feeds = material(place)
     return bench_job(str(model), str(feeds))
-
-
-def children(pid: int) -> list[int]:
-    """Processes whose parent is that one, from /proc."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[1]) == pid and fields[0] != "Z":
-                found.append(int(entry.name))
-    return found
-
-
-def gone(pid: int) -> bool:
-    """Whether a process has ended (a zombie has)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except OSError:
-        return True
-
-
-def wait_for(condition: Any) -> bool:
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 def start_long_job(pipe: Pipe, job: dict[str, Any]) -> int:
