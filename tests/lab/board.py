@@ -58,9 +58,12 @@ class Board:
         self.name = name
         self.home = folder / "home"
         self.home.mkdir(parents=True)
+        (folder / "tmp").mkdir()
         self.mark = uuid.uuid4().hex
         variables = {
             "HOME": str(self.home),
+            # Boards lock a file there while they measure, and these are all on one machine.
+            "TMPDIR": str(folder / "tmp"),
             "OMP_NUM_THREADS": "1",
             _MARK: self.mark,
             **(environment or {}),

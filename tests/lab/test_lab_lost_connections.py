@@ -19,12 +19,11 @@ from tests.lab.board import Board, Network, Reach
 
 pytestmark = pytest.mark.lab
 
-CUTS = 20
 PATIENCE = Patience(total_s=120.0, first_s=0.2, longest_s=2.0)
 
 
 def one_round(target: Target, folder: Path, number: int) -> None:
-    """A new file, a job with it, and a file back: everything that crosses the wire."""
+    """New files, a job with them, and each third time a file back: all that crosses the wire."""
     model, feeds = material(folder)
     extra = folder / f"extra-{number}.bin"
     extra.write_bytes(random.Random(number).randbytes(300_000))
@@ -33,15 +32,19 @@ def one_round(target: Target, folder: Path, number: int) -> None:
     reply = target.request("bench", deadline_s=240, **bench_job(*places))
     assert reply["ok"], reply
     assert len(reply["candidate"]["blocks"]) == 2
+    if number % 3:
+        return
     alone = {"model": places[0], "feeds": places[1], "settings": {"threads": 1}}
     outputs = target.request("infer", deadline_s=240, **alone)["outputs"]
     assert target.fetch(outputs).stat().st_size > 0
 
 
-def test_cut_at_random_moments(reach: Reach, board: Board, tmp_path: Path) -> None:
-    """Cut at twenty random moments of a sequence of uploads, jobs and downloads: all answered.
+@pytest.mark.parametrize("wanted", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_cut_at_random_moments(wanted: int, reach: Reach, board: Board, tmp_path: Path) -> None:
+    """Cut at random moments of a sequence of uploads, jobs and downloads: all answered.
 
-    A moment is a number of bytes carried, so that each falls somewhere else in the protocol.
+    A moment is a number of bytes carried, so that each falls somewhere else in the protocol. Slow
+    with twenty moments; six are tried every time.
     """
     rng = random.Random(20261129)
     target = reach(board.entry, patience=PATIENCE)
@@ -49,12 +52,12 @@ def test_cut_at_random_moments(reach: Reach, board: Board, tmp_path: Path) -> No
     one_round(target, tmp_path, 0)
     usual = board.wire.carried - start
     cuts = number = 0
-    while cuts < CUTS:
+    while cuts < wanted:
         number += 1
         board.wire.cut_after(rng.randrange(1, usual))
         one_round(target, tmp_path, number)
         cuts += not board.wire.armed
-        assert number < 4 * CUTS
+        assert number < 4 * wanted
     board.wire.cut_after(0)
     one_round(target, tmp_path, number + 1)
     target.close()
@@ -86,14 +89,34 @@ def test_cut_while_connecting(reach: Reach, board: Board, tmp_path: Path) -> Non
     target.close()
 
 
-def test_result_survives_the_cut(reach: Reach, board: Board, tmp_path: Path) -> None:
-    """A job that ends while the host is away is not measured again: its result waits."""
+def test_result_waits(reach: Reach, board: Board, tmp_path: Path) -> None:
+    """A job that ends while its reply cannot be sent is not measured again: the result waits."""
     target = reach(board.entry, patience=PATIENCE)
     model, feeds = material(tmp_path)
-    job = bench_job(target.put(model), target.put(feeds), min_seconds=1.0)
-    threading.Timer(2.0, board.wire.cut).start()
+    job = bench_job(target.put(model), target.put(feeds), min_seconds=0.5)
+    results: list[tuple[Path, int]] = []
+
+    def kept() -> bool:
+        results[:] = [
+            (path, path.stat().st_mtime_ns) for path in board.cache.glob("results/*.json")
+        ]
+        return bool(results)
+
+    def cut_when_done() -> None:
+        openssh.wait_for(lambda: any("--job" in each.command for each in board.processes()))
+        board.wire.stall()
+        openssh.wait_for(kept)
+        board.wire.cut()
+        board.wire.flow()
+
+    cutter = threading.Thread(target=cut_when_done)
+    cutter.start()
     reply = target.request("bench", deadline_s=240, **job)
+    cutter.join()
     assert reply["ok"]
+    before = list(results)
+    assert kept()
+    assert results == before, "neither done again nor written again"
     target.close()
     assert board.quiet()
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from edgeopt.targets.board import BoardTarget
+from edgeopt.targets.connection import SshConnection
 from edgeopt.testing.target_exam import bench_job, material
 from tests.lab import openssh
 from tests.lab.board import Board, Reach
@@ -23,7 +25,7 @@ def job_of(target: Any, folder: Path, **changed: Any) -> dict[str, Any]:
 def test_second_client_waits(reach: Reach, board: Board, tmp_path: Path) -> None:
     """Two clients measure on one board: both get a result, and never do two jobs run at once."""
     targets = [reach(board.entry) for _ in range(2)]
-    jobs = [job_of(each, tmp_path, min_seconds=1.5) for each in targets]
+    jobs = [job_of(each, tmp_path, min_seconds=0.5) for each in targets]
     most, done = 0, threading.Event()
 
     def watch() -> None:
@@ -52,14 +54,15 @@ def test_second_client_waits(reach: Reach, board: Board, tmp_path: Path) -> None
 
 def test_who_holds_it(reach: Reach, board: Board, tmp_path: Path) -> None:
     """A second client that does not want to wait is told who measures, from where, since when."""
-    first, second = (reach(board.entry) for _ in range(2))
-    long, short = job_of(first, tmp_path, min_seconds=10.0), job_of(second, tmp_path)
+    first = reach(board.entry)
+    second = BoardTarget(board.entry, SshConnection(board.name), folder=tmp_path, board_wait_s=1.0)
+    long, short = job_of(first, tmp_path, min_seconds=4.0), job_of(second, tmp_path)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: first.request("bench", deadline_s=240, **long))
         assert openssh.wait_for(lambda: any("--job" in p.command for p in board.processes()))
-        reply = second.request("bench", deadline_s=60, wait_s=1.0, **short)
+        reply = second.request("bench", deadline_s=60, **short)
         assert not reply["ok"]
-        assert reply["error"]["code"] == "busy", reply
+        assert reply["error"]["code"] == "board_busy", reply
         assert openssh.USER in reply["error"]["text"]
         assert waiting.result()["ok"]
     assert second.request("bench", deadline_s=240, **short)["ok"], "free again"
@@ -88,7 +91,7 @@ def test_holder_killed(reach: Reach, board: Board, tmp_path: Path) -> None:
         first.close()
         board.kill()
         assert waiting.exception(60) is not None
-    reply = second.request("bench", deadline_s=240, wait_s=30.0, **short)
+    reply = second.request("bench", deadline_s=240, **short)
     assert reply["ok"], reply
     second.close()
     assert board.quiet()

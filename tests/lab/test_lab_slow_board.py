@@ -14,9 +14,9 @@ pytestmark = pytest.mark.lab
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Iterator[Group]:
-    """A fifth of a processor."""
+    """A third of a processor."""
     try:
-        group = Group(tmp_path, processors=0.2)
+        group = Group(tmp_path, processors=0.33)
     except OSError as error:
         pytest.skip(f"slowing a board needs root and control groups: {error}")
     yield group
@@ -24,12 +24,12 @@ def slow(tmp_path: Path) -> Iterator[Group]:
 
 
 def test_slow_board_measures(slow: Group, network: Network, reach: Reach, tmp_path: Path) -> None:
-    """A fifth of a processor: jobs are done all the same, and the kernel made them wait."""
+    """A third of a processor: jobs are done all the same, and the kernel made them wait."""
     board = network.board("lab-slow", entry={"python": str(slow.python)})
     target = reach(board.entry)
     model, feeds = material(tmp_path)
     before = slow.throttled()
-    job = bench_job(target.put(model), target.put(feeds), min_seconds=1.0)
+    job = bench_job(target.put(model), target.put(feeds), min_seconds=0.2)
     reply = target.request("bench", deadline_s=400, **job)
     assert reply["ok"], reply
     assert slow.throttled() > before
