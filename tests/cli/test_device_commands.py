@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from edgeopt.cli.options import complete_device
+from edgeopt.targets.local import LocalTarget
+from edgeopt.targets.replay import RecordingTarget
 
 Call = Callable[..., Any]
 
@@ -136,6 +138,23 @@ def test_a_board_on_which_somebody_measures_is_told(device: Call, tmp_path: Path
     assert statuses(busy.out)["lock"] == "WARN"
     assert statuses(busy.out)["onnxruntime"] == "OK"
     assert statuses(device("check", "lab").out)["lock"] == "OK"
+
+
+def test_a_recorded_device_says_what_it_said_then(device: Call, tmp_path: Path):
+    """Nothing is asked that nobody recorded, and it cannot be set up."""
+    with RecordingTarget(LocalTarget(), tmp_path / "then.jsonl") as live:
+        live.request("probe", deadline_s=60.0)
+    (tmp_path / "devices.toml").write_text(
+        '[devices.then]\nkind = "replay"\nrecording = "then.jsonl"\n'
+    )
+    done = device("check", "then")
+    assert done.code == 0, done.out
+    found = statuses(done.out)
+    assert (found["agent"], found["onnxruntime"]) == ("NOTE", "OK")
+    assert "load" not in found
+    refused = device("setup", "then")
+    assert refused.code == 2
+    assert "recording" in refused.err
 
 
 def test_checking_a_host_that_is_not_there(device: Call):
