@@ -17,7 +17,12 @@ probe      facts of the machine and their fingerprint
 clock      monotonic_s: the device's CLOCK_MONOTONIC, for a host that reads a meter
 footprint  model, feeds, settings: size_bytes, load_s, first_run_s, peak_memory_bytes
 bench      candidate, baseline, feeds, settings, baseline_settings, first, warmup, pairs,
-           min_seconds, min_runs: alternating blocks with raw times
+           min_seconds, min_runs, together, needs_bytes, engine: alternating blocks with raw
+           times, and of each side load_s, first_run_s and how many sessions were opened before
+pace       as bench, with rate_hz and periods in place of min_*: windows at a rate, with times
+           from the start of a period, missed periods, cpu_s
+idle       at_most_s, window_s, busy_share, below_c: waits until the machine is as asked; idle,
+           waited_s, busy_share, load, gpu_busy, temperature_c
 energy     model, feeds, settings, warmup, sensors, window_s, idle_s, blocks, rate_hz, ...: raw
            power readings with the windows of the runs; sensor null and a reason without one
 profile    model, feeds, settings, runs: nodes as the runtime built them, with times; `inputs`
