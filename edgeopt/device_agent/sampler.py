@@ -114,7 +114,7 @@ class _Reader(object):
         self._name = name
         self._searched = 0.0
         self._times, self._values, self._took, self._events = [], [], [], []
-        self._sensor = _find(name)
+        self._sensor = sensors.named(name)
         self._labels = self._sensor.total if self._sensor else []
 
     def run(self, rate_hz):
@@ -166,7 +166,7 @@ class _Reader(object):
         if now - self._searched < _SEARCH_S:
             return None
         self._searched = now
-        found = _find(self._name)
+        found = sensors.named(self._name)
         if found is None or found.total != self._labels:
             self._sensor = None
             return None
@@ -181,7 +181,3 @@ class _Reader(object):
     def _event(self, kind, text):
         if len(self._events) < _EVENTS:
             self._events.append({"t_s": time.monotonic(), "kind": kind, "text": str(text)})
-
-
-def _find(name):
-    return sensors.choose([name])[0]

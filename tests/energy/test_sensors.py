@@ -174,11 +174,12 @@ def test_firmware_that_may_not_be_asked(tmp_path: Path) -> None:
 
 
 def test_names_choose_in_their_order(tmp_path: Path) -> None:
-    """The first that is readable; a name that is not there is said."""
+    """The first that is readable; where the board has none of them, its own order counts."""
     root = build("jetson-thor", tmp_path)
     code = "sensors.choose(['rapl', 'ina3221_hwmon'])[0].name"
     assert asked(root, code) == "ina3221_hwmon"
-    assert "rapl" in asked(root, "sensors.choose(['rapl'])[1]")
+    assert asked(root, "sensors.choose(['rapl'])[0].name") == "ina238"
+    assert asked(root, "sensors.named('rapl')") is None
 
 
 def test_nvml_refuses_on_a_jetson(tmp_path: Path) -> None:

@@ -31,26 +31,32 @@ def describe():
     return [sensor.describe() for sensor in find()]
 
 
+def named(name):
+    """The sensor of that name; None where it is not there or cannot be read."""
+    for sensor in find():
+        if sensor.name == name and sensor.readable:
+            return sensor
+    return None
+
+
 def choose(names=(), gpu=False):
     """The sensor to measure with, and where there is none, why.
 
     Args:
-        names: Names by preference; empty takes the first that is readable.
+        names: Names by preference. Where the board has none of them its own order counts; one
+            that it has but that cannot be read is not replaced, since others see something else.
         gpu: The work runs on a discrete GPU: its own sensor then comes first.
 
     Returns:
         The sensor or None, and a reason (empty with a sensor).
     """
     found = find()
-    if names:
-        found = [each for name in names for each in found if each.name == name]
-    elif gpu:
+    if gpu:
         found.sort(key=lambda each: each.scope != "gpu")
+    found = [each for name in names for each in found if each.name == name] or found
     for sensor in found:
         if sensor.readable:
             return sensor, ""
     if found:
         return None, "; ".join("%s: %s" % (each.name, each.reason) for each in found)
-    if names:
-        return None, "this board has no sensor named " + " or ".join(names)
     return None, "this board has no power sensor that edgeopt can read; name a meter"
