@@ -1,7 +1,7 @@
 """Accuracy on a device: what is computed there, what counts, and what is said of it."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,48 +19,17 @@ from edgeopt.api.board_outputs import BoardOutputs
 from edgeopt.api.subject import Subject, open_subject
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import DataSet, Part
-from edgeopt.core.protocols import Target
 from edgeopt.data.accuracy_metric import load_metric
 from edgeopt.data.evaluate import outputs_of
 from edgeopt.data.reduction import reduction
 from edgeopt.graph.read import read_model
 from edgeopt.graph.runtime import RuntimeFailure, Session
 from edgeopt.targets.local import LocalTarget
+from tests.api.other_board import OtherBoard
 from tests.conftest import DIGITS
 
 SETTINGS = RuntimeSettings()
 AGREED = "host outputs, agreed on 64 samples on the board"
-
-
-class OtherBoard:
-    """A device that computes something else: it runs another file than it is sent.
-
-    Args:
-        target: The device that really runs.
-        files: File to the one that runs in its place.
-    """
-
-    def __init__(self, target: Target, files: Mapping[Path, Path]) -> None:
-        self._target = target
-        self._files = files
-        self.asked: list[Mapping[str, Any]] = []
-
-    @property
-    def name(self) -> str:
-        return self._target.name
-
-    def put(self, path: Path) -> str:
-        return self._target.put(self._files.get(path, path))
-
-    def request(self, verb: str, *, deadline_s: float, **arguments: Any) -> Mapping[str, Any]:
-        self.asked.append(arguments)
-        return self._target.request(verb, deadline_s=deadline_s, **arguments)
-
-    def fetch(self, place: str) -> Path:
-        return self._target.fetch(place)
-
-    def close(self) -> None:
-        self._target.close()
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.subject import open_subject
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Part
+from tests.api.other_board import OtherBoard
 from tests.conftest import DIGITS
 from tests.lab.board import Board, Network, Reach
 
@@ -54,21 +55,23 @@ def quantized(host: Accuracy, folder: Path) -> Path:
 def test_samples_are_streamed_to_a_board(
     host: Accuracy, reach: Reach, board: Board, tmp_path: Path
 ) -> None:
-    """A board that computes otherwise: its own file of the model's name is what runs there."""
+    """To a board that computes otherwise: another file than the one it is sent runs there."""
     model = onnx.load(host.model)
     tensor = max(model.graph.initializer, key=lambda each: len(each.raw_data))
     weights = numpy_helper.to_array(tensor)
     noise = 0.5 * np.random.default_rng(0).normal(size=weights.shape) * np.abs(weights).max()
     tensor.CopyFrom(numpy_helper.from_array((weights + noise).astype(np.float32), tensor.name))
-    other = tmp_path / "other.onnx"
+    sent, other = tmp_path / "sent.onnx", tmp_path / "other.onnx"
+    sent.write_bytes(host.model.read_bytes())
     onnx.save(model, other)
     target = reach(board.entry)
-    shown = BoardAccuracy(host, target, tmp_path / "batches", SETTINGS)
+    device = OtherBoard(target, {sent: other})
+    shown = BoardAccuracy(host, device, tmp_path / "batches", SETTINGS)
     part = host.data.search
     assert shown.baseline(part).origin == "host outputs, agreed on 64 samples on the board"
-    needs = shown._on_the_device(other, part, None, "outputs of the device")
-    truth = host.evidence(other, part, "other")
-    assert np.array_equal(needs.evidence, truth.evidence)
+    found = shown.evidence(sent, part, "sent")
+    assert found.origin == "outputs of the device"
+    assert np.array_equal(found.evidence, host.evidence(other, part, "other").evidence)
     target.close()
     assert board.quiet()
 
@@ -84,7 +87,6 @@ def test_another_architecture_is_compared(
     assert given.ok, given.text
     file = quantized(host, tmp_path)
     int8 = shown.agreement(file, "int8")
-    print(given.text, int8.text, sep="\n")
     part = replace(host.data.search, name="short").take(200)
     scored = shown.evidence(file, part, "int8")
     assert scored.origin == int8.origin
