@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from edgeopt.api.device_facts import cure
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.device import DeviceEntry
 from edgeopt.core.profile import DeviceProfile
 from edgeopt.errors import DeviceError, UsageError
+from edgeopt.targets.runtimes import advice
 
 CPU = "CPUExecutionProvider"
 CUDA = "CUDAExecutionProvider"
@@ -61,9 +63,7 @@ def choose_provider(
     listed = tuple(str(name) for name in facts.get("providers") or ())
     if not listed:
         problem = facts.get("runtime_error") or "the runtime lists no execution provider"
-        raise DeviceError(
-            str(problem), where=entry.name, hint="run `edgeopt device check` for the cure"
-        )
+        raise DeviceError(str(problem), where=entry.name, hint=cure(entry, advice(facts)))
     proven: Mapping[str, Mapping[str, Any]] = facts.get("providers_proven") or {}
     if entry.provider:
         name = full_name(entry.provider, listed, where=entry.name)
