@@ -68,6 +68,7 @@ def test_the_cpu_is_proven(tmp_path: Path) -> None:
     ("habit", "words"),
     [
         ("left out", "the runtime left it out"),
+        ("left to the CPU", "it left nodes to CPUExecutionProvider"),
         ("wrong", "from those of the CPU"),
         ("no kernel image", "no kernel image"),
         ("crash", "SIGILL"),
