@@ -71,8 +71,9 @@ def advice(facts: Mapping[str, Any]) -> RuntimeAdvice:
     """The right wheel for a device.
 
     Args:
-        facts: Of the agent's probe; `python` and `architecture` at least. `glibc`, `jetpack`,
-            `l4t`, `cpu_model`, `runtime`, `providers` sharpen it where they are known.
+        facts: Of the agent's probe; nothing is advised without `python` and `architecture`.
+            `glibc`, `jetpack`, `l4t`, `cpu_model`, `runtime`, `providers` sharpen it where they
+            are known.
     """
     requirement, why = _wheel(facts)
     version = requirement.rpartition("==")[2]
@@ -110,7 +111,9 @@ def platforms(facts: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _wheel(facts: Mapping[str, Any]) -> tuple[str, str]:
-    architecture, python = str(facts["architecture"]), _numbers(facts["python"])[:2]
+    architecture, python = str(facts.get("architecture") or ""), _numbers(facts.get("python"))[:2]
+    if not architecture or len(python) < 2:
+        return "", "which one fits is not known: it does not say its Python and processor"
     named = f"Python {python[0]}.{python[1]}"
     if reason := _no_wheel(facts, architecture, python, named):
         return "", reason

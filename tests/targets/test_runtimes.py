@@ -49,6 +49,8 @@ def test_the_wheel_of_a_python_and_its_c_library(
         (facts("3.12.3", glibc="2.17"), "Python 3.11 or older"),
         (facts("3.11.2", glibc=None), "musl"),
         (facts("3.5.2"), "too old"),
+        ({}, "not known"),
+        (facts("3"), "not known"),
     ],
 )
 def test_where_no_wheel_exists_it_says_why(found: dict[str, Any], because: str):
