@@ -71,6 +71,13 @@ class PairedAccuracy(ABC):
             settings: Of its session on the device; the host's outputs do not depend on them.
         """
 
+    def agreement_with_host(self, digest: str, settings: RuntimeSettings | None = None) -> str:
+        """How a scored file's outputs on the device differ from the host's, in words.
+
+        Empty where they were not compared: on this machine they are the host's.
+        """
+        return ""
+
     def base_of(self, scored: Scored, part: Part) -> Scored:
         """The baseline's evidence on the samples that were scored: all of the part."""
         return self.baseline(part)
@@ -135,6 +142,7 @@ class Accuracy(PairedAccuracy):
             subject.data, subject.metric, subject.metric_name, probes, subject.model.path
         )
         self.settings = settings
+        self.digest = subject.model.digest
         self._sessions: Once[str, Session] = Once()
         self._scores: Once[tuple[str, str, int], Scored] = Once()
 

@@ -86,7 +86,7 @@ class BoardAccuracy(PairedAccuracy):
 
     def baseline(self, part: Part) -> Scored:
         """Evidence of the user's own file on a part, as the device computes it."""
-        return self._scored(self.model, part, "", None)
+        return self._scored(self.model, part, self._host.digest, None)
 
     def evidence(
         self, model: Path, part: Part, digest: str, settings: RuntimeSettings | None = None
@@ -115,25 +115,30 @@ class BoardAccuracy(PairedAccuracy):
             RuntimeFailure: Host or device do not run the model.
             DeviceError: The device fails.
         """
-        key = digest, self._key(settings)
+        key = digest, self._numerics(settings)
         return self._agreements.get(key, lambda: self._compared(model, settings))
 
     def agreement_with_host(self, digest: str, settings: RuntimeSettings | None = None) -> str:
         """How a scored file's outputs differ from the host's, in words; empty where unknown."""
-        found = self._agreements.known((digest, self._key(settings)))
+        found = self._agreements.known((digest, self._numerics(settings)))
         return "" if found is None else found.text
 
     def base_of(self, scored: Scored, part: Part) -> Scored:
         """The baseline's evidence on the samples that were scored."""
         return self.baseline(part.take(scored.samples) if scored.samples else part)
 
-    def _key(self, settings: RuntimeSettings | None) -> str:
-        return (settings or self._board.settings).text
+    def _numerics(self, settings: RuntimeSettings | None) -> str:
+        """The settings that outputs depend on; threads change the order of a sum at most."""
+        given = settings or self._board.settings
+        only = RuntimeSettings(
+            provider=given.provider, optimization=given.optimization, options=given.options
+        )
+        return only.text
 
     def _scored(
         self, model: Path, part: Part, digest: str, settings: RuntimeSettings | None
     ) -> Scored:
-        key = digest, part.name, len(part), self._key(settings)
+        key = digest, part.name, len(part), self._numerics(settings)
         return self._scores.get(key, lambda: self._evidence(model, part, digest, settings))
 
     def _evidence(
@@ -142,7 +147,8 @@ class BoardAccuracy(PairedAccuracy):
         found = self.agreement(model, digest, settings)
         if found.ok:
             host = self._host
-            own = host.evidence(model, part, digest) if digest else host.baseline(part)
+            given = digest == host.digest
+            own = host.baseline(part) if given else host.evidence(model, part, digest)
             return replace(own, origin=found.origin)
         return self._on_the_device(model, part, settings, found.origin)
 

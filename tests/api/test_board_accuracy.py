@@ -70,13 +70,15 @@ def test_a_device_that_agrees_lets_the_host_count(
     """Values and evidence are the host's, and the note says on what ground."""
     board = BoardAccuracy(host, target, tmp_path, SETTINGS)
     part = host.data.search
-    assert board.agreement(host.model, "").ok
+    assert board.agreement(host.model, host.digest).ok
     assert np.array_equal(board.baseline(part).evidence, host.baseline(part).evidence)
     note = board.value(board.baseline(part), part).note
     assert note == f"{len(part)} samples, {AGREED}"
     assert board.decidable_drop(part) == host.decidable_drop(part)
     board.refuse_chance()
-    assert board.agreement_with_host("").endswith("0 of 64 decisions differ (64 samples)")
+    said = board.agreement_with_host(host.digest)
+    assert said.endswith("0 of 64 decisions differ (64 samples)")
+    assert host.agreement_with_host(host.digest) == ""
 
 
 def test_another_optimization_level_on_the_device_agrees(
@@ -169,7 +171,9 @@ def test_the_same_file_is_compared_and_scored_once(
     assert board.baseline(host.data.test) is found[0]
     assert len({id(each) for each in found}) == 1
     assert len(device.asked) == asked
-    board.agreement(host.model, "", replace(SETTINGS, threads=2))
+    board.agreement(host.model, host.digest, replace(SETTINGS, threads=2))
+    assert len(device.asked) == asked
+    board.agreement(host.model, host.digest, replace(SETTINGS, optimization="basic"))
     assert len(device.asked) > asked
 
 

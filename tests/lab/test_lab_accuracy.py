@@ -83,7 +83,7 @@ def test_another_architecture_is_compared(
     board = network.board("lab-arm64", entry={"python": str(arm64)})
     target = reach(board.entry)
     shown = BoardAccuracy(host, target, tmp_path / "batches", SETTINGS)
-    given = shown.agreement(host.model, "")
+    given = shown.agreement(host.model, host.digest)
     assert given.ok, given.text
     file = quantized(host, tmp_path)
     int8 = shown.agreement(file, "int8")
