@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from edgeopt.targets.board import BoardTarget
-from edgeopt.targets.connection import SshConnection
 from edgeopt.testing.target_exam import bench_job, material
 from tests.lab import openssh
 from tests.lab.board import Board, Reach
@@ -54,13 +52,12 @@ def test_second_client_waits(reach: Reach, board: Board, tmp_path: Path) -> None
 
 def test_who_holds_it(reach: Reach, board: Board, tmp_path: Path) -> None:
     """A second client that does not want to wait is told who measures, from where, since when."""
-    first = reach(board.entry)
-    second = BoardTarget(board.entry, SshConnection(board.name), folder=tmp_path, board_wait_s=1.0)
-    long, short = job_of(first, tmp_path, min_seconds=4.0), job_of(second, tmp_path)
+    first, second = (reach(board.entry) for _ in range(2))
+    long, short = job_of(first, tmp_path, min_seconds=2.5), job_of(second, tmp_path)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(lambda: first.request("bench", deadline_s=240, **long))
         assert openssh.wait_for(lambda: any("--job" in p.command for p in board.processes()))
-        reply = second.request("bench", deadline_s=60, **short)
+        reply = second.request("bench", deadline_s=60, wait_s=1.0, **short)
         assert not reply["ok"]
         assert reply["error"]["code"] == "board_busy", reply
         assert openssh.USER in reply["error"]["text"]
@@ -91,7 +88,7 @@ def test_holder_killed(reach: Reach, board: Board, tmp_path: Path) -> None:
         first.close()
         board.kill()
         assert waiting.exception(60) is not None
-    reply = second.request("bench", deadline_s=240, **short)
+    reply = second.request("bench", deadline_s=240, wait_s=30.0, **short)
     assert reply["ok"], reply
     second.close()
     assert board.quiet()
