@@ -109,7 +109,10 @@ def _wired(
             workspace.trials.forget(study.id)
         workspace.trials.save_study(study)
     book = TrialBook(workspace, study.id)
-    exchange = Exchange(book=book, objectives=objectives, runtimes=runtimes)
+    # The quick rung has no energy: what is searched by must be known of every trial.
+    searched = tuple(each for each in objectives if each.metric != "energy")
+    searched = searched or (Objective(metric="latency"),)
+    exchange = Exchange(book=book, objectives=searched, runtimes=runtimes)
     host = stack.enter_context(Host(_guard(devices)))
     samples = workspace.folder / "feeds" / f"{study.id}.npz"
     ensure_folder(samples.parent)
@@ -139,6 +142,7 @@ def _wired(
             quiet=device.board,
             rate_hz=request.rate_hz,
             wait_s=request.wait_s,
+            energy="energy" in request.objectives,
         )
 
         def reopen(
@@ -152,7 +156,7 @@ def _wired(
                 bench=bench,
                 book=book,
                 host=host,
-                objectives=objectives,
+                objectives=searched,
                 budget_s=request.budget_s,
                 trials=request.trials,
                 progress=progress,
@@ -179,7 +183,7 @@ def _wired(
         lanes=lanes,
         strategies={
             name: [
-                (each, STRATEGIES.load(each)(space, seed=request.seed, objectives=objectives))
+                (each, STRATEGIES.load(each)(space, seed=request.seed, objectives=searched))
                 for each in _strategies(request)
             ]
             for name, space in spaces.items()

@@ -11,7 +11,7 @@ from edgeopt.plugins import STRATEGIES
 from edgeopt.units import Drop
 
 FAMILIES = ("rewrite", "fuse", "prune", "quantize", "repair")
-OBJECTIVES = ("latency", "accuracy", "size", "peak_memory")
+OBJECTIVES = ("latency", "energy", "accuracy", "size", "peak_memory")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -100,6 +100,8 @@ class Lane:
         latency = trial.value("latency")
         pooled = None if latency is None else latency.value
         self.bench = replace(self.bench, baseline_latency_s=pooled)
+        if trial.measurement is not None:
+            self.bench = replace(self.bench, given=trial.measurement.environment)
         return trial
 
     def explore(self, strategies: Sequence[tuple[str, Strategy]]) -> None:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from edgeopt.errors import DataError, ModelError, WrongOutputError
 from edgeopt.graph.lowered import lowered
 from edgeopt.graph.runtime import RuntimeFailure
 from edgeopt.graph.write import write_model
+from edgeopt.measure.energy import METRICS as ENERGY
+from edgeopt.measure.energy import PACED, comparable, energy_plan
 from edgeopt.measure.plan import Protocol
 from edgeopt.measure.runner import Outcome, measure
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop
@@ -68,6 +70,8 @@ class Bench:
         quiet: Held while the device works on a candidate.
         rate_hz: Inferences a second that the user needs; None measures no paced latency.
         wait_s: How long to wait for an idle device before a measurement.
+        energy: Whether energy is measured, where the protocol has a pass for it.
+        given: Environment of the baseline: energy of another sensor is not compared with its.
     """
 
     study: str
@@ -84,6 +88,13 @@ class Bench:
     quiet: AbstractContextManager[Any] | None = None
     rate_hz: float | None = None
     wait_s: float = 0.0
+    energy: bool = True
+    given: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def sensors(self) -> tuple[str, ...]:
+        """The profile's sensors by preference."""
+        return tuple(sensor.name for sensor in self.device.profile.sensors)
 
     def on(self, device: Device, accuracy: PairedAccuracy | None) -> "Bench":
         """The same bench at a device that was opened again."""
@@ -122,6 +133,7 @@ class Bench:
             quiet=self.quiet,
             rate_hz=self.rate_hz,
             wait_s=self.wait_s,
+            energy=energy_plan(protocol.name, sensors=self.sensors) if self.energy else None,
         )
 
     def concluded(
@@ -197,9 +209,14 @@ class Bench:
             return Failure(stage="load", reason=error.what)
 
     def _measurement(self, outcome: Outcome, built: Built) -> Measurement:
+        values, absent = dict(outcome.values), dict(outcome.absent)
+        why = comparable(outcome.environment, self.given) if "energy_scope" in self.given else ""
+        for name in (*ENERGY, PACED):
+            if why and values.pop(name, None) is not None:
+                absent[name] = why
         return Measurement(
-            values=outcome.values,
-            absent=outcome.absent,
+            values=values,
+            absent=absent,
             verdict=outcome.verdict,
             environment={**outcome.environment, **_circumstances(self.device)},
             lowered=None if outcome.profile is None else lowered(outcome.profile, built.graph),

@@ -11,7 +11,7 @@ from edgeopt.cli import options
 from edgeopt.errors import UsageError
 
 FAMILIES = "rewrite,fuse,quantize,prune,repair"
-OBJECTIVES = "latency,accuracy,size,peak_memory"
+OBJECTIVES = "latency,energy,accuracy,size,peak_memory"
 
 
 def command(
