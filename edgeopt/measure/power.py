@@ -4,6 +4,7 @@ Pure functions of the raw reply of the agent's `energy`. Uncertainties are stand
 known only as a bound of ±a counts as a/√3 (a uniform distribution, JCGM 100:2008, 4.3.7).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -90,7 +91,8 @@ def readings(reply: Mapping[str, Any]) -> Readings:
         step_w=steps,
         lost=np.array(lost),
         period_s=period,
-        lag_s=1.0 / float(sensor["max_hz"]) + float(sensor.get("clock_error_s") or 0.0),
+        lag_s=float(sensor.get("lag_s") or 1.0 / float(sensor["max_hz"]))
+        + float(sensor.get("clock_error_s") or 0.0),
         gain=sensor["gain"],
         wraps=wraps,
         resets=resets,
@@ -188,16 +190,25 @@ def quantization_w(found: Readings, window: Window) -> float:
 def _stale_edges_w(found: Readings, window: Window) -> float:
     """A counter's reading is as old as its last update, differently at the two ends.
 
-    How often it is updated is only known from how often it was seen to move.
+    When it is updated is only known from when it was seen to move: what was used between the
+    moves around an end may be counted on its wrong side, a bound at each end.
     """
     counted = found.counted
-    length = window[1] - window[0]
     if counted is None or len(counted) < 2:
         return float("inf")
-    moves = max(1, int(np.count_nonzero(np.diff(counted))))
-    interval = max(found.period_s, float(found.times[-1] - found.times[0]) / moves)
+    moved = found.times[1:][np.diff(counted) > 0]
+    ages = [_between(moved, end, found.period_s) for end in window]
+    power_w = abs(mean_w(found, window))
     step = sum(each * found.period_s for each in found.step_w.values() if each is not None)
-    return (mean_w(found, window) * interval + step) / length / np.sqrt(6)
+    return (power_w * math.hypot(*ages) + step) / (window[1] - window[0]) / np.sqrt(3)
+
+
+def _between(moved: Floats, instant: float, least: float) -> float:
+    """Time between the last move before an instant and the first one after it, in s."""
+    after = int(np.searchsorted(moved, instant, side="right"))
+    if after == 0 or after == len(moved):
+        return least
+    return max(least, float(moved[after] - moved[after - 1]))
 
 
 def sampling_w(found: Readings, window: Window) -> float:

@@ -21,6 +21,7 @@ class Sensor(object):
     kind = "power"  # or "counter": the readings are joules that add up
     gain = 0.01  # relative error of the scale; None: nobody vouches for it
     note = ""
+    lag_s = None  # how old a reading may be where that is more than 1 / max_hz
 
     def __init__(self, name, scope, labels=(), total=(), resolution=None, max_hz=20.0, reason=""):
         self.name = name
@@ -66,6 +67,7 @@ class Sensor(object):
             "resolution": {label: self.resolution.get(label) for label in self.total},
             "ranges_j": self.ranges(),
             "max_hz": self.max_hz,
+            "lag_s": self.lag_s,
             "gain": self.gain,
             "note": self.note,
             "readable": self.readable,

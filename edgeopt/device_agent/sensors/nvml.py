@@ -13,8 +13,9 @@ _JETSON = "NVML does not support the power of a Jetson's GPU: its rails are read
 class Nvml(base.Sensor):
     """The GPU that the work runs on: the first of CUDA_VISIBLE_DEVICES where that is a number."""
 
-    gain = 0.05  # NVIDIA states plus or minus 5 per cent
-    note = "GPU board as its driver reports it; averaged over up to a second on some models"
+    gain = None  # NVIDIA states 5 per cent for Fermi and Kepler, and nothing for newer ones
+    lag_s = 1.0  # newer GPUs report the mean of the last second (NVML reference)
+    note = "GPU board as its driver reports it, averaged over a second; not traceable"
 
     def __init__(self, library, handle, index, reason=""):
         label = "gpu%d" % index
