@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgeopt.api.accuracy import Accuracy, PairedAccuracy
 from edgeopt.api.board_accuracy import BoardAccuracy
@@ -38,8 +38,13 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ready:
-    """A search that can begin."""
+    """A search that can begin.
 
+    Args:
+        own_objectives: Filled in by devices that are judged by their own outputs.
+    """
+
+    request: RunRequest
     subject: Subject
     workspace: Workspace
     workshop: Workshop
@@ -52,6 +57,9 @@ class Ready:
     spaces: Mapping[str, GraphSpace]
     lanes: Sequence[Lane]
     strategies: Mapping[str, Sequence[tuple[str, Strategy]]]
+    own_objectives: dict[str, tuple[Objective, ...]] = field(
+        default_factory=dict[str, tuple[Objective, ...]]
+    )
 
 
 @contextlib.contextmanager
@@ -109,10 +117,8 @@ def _wired(
             workspace.trials.forget(study.id)
         workspace.trials.save_study(study)
     book = TrialBook(workspace, study.id)
-    # The quick rung has no energy: what is searched by must be known of every trial.
-    searched = tuple(each for each in objectives if each.metric != "energy")
-    searched = searched or (Objective(metric="latency"),)
-    exchange = Exchange(book=book, objectives=searched, runtimes=runtimes)
+    guiding = searched(objectives)
+    exchange = Exchange(book=book, objectives=guiding, runtimes=runtimes)
     host = stack.enter_context(Host(_guard(devices)))
     samples = workspace.folder / "feeds" / f"{study.id}.npz"
     ensure_folder(samples.parent)
@@ -156,7 +162,7 @@ def _wired(
                 bench=bench,
                 book=book,
                 host=host,
-                objectives=searched,
+                objectives=guiding,
                 budget_s=request.budget_s,
                 trials=request.trials,
                 progress=progress,
@@ -170,6 +176,7 @@ def _wired(
             lane.offered = exchange.offered(lane.device)
             lane.reserve_s = CROSS_SHARE * request.budget_s
     return Ready(
+        request=request,
         subject=subject,
         workspace=workspace,
         workshop=workshop,
@@ -183,7 +190,7 @@ def _wired(
         lanes=lanes,
         strategies={
             name: [
-                (each, STRATEGIES.load(each)(space, seed=request.seed, objectives=searched))
+                (each, STRATEGIES.load(each)(space, seed=request.seed, objectives=guiding))
                 for each in _strategies(request)
             ]
             for name, space in spaces.items()
@@ -195,6 +202,12 @@ def _runtime(request: RunRequest, device: Device) -> RuntimeSettings:
     """How the given model is run on a device."""
     provider, options, _ = device.provider
     return RuntimeSettings(provider=provider, threads=request.threads, options=options)
+
+
+def searched(objectives: Sequence[Objective]) -> tuple[Objective, ...]:
+    """What guides a search: the quick rung has no energy, and all trials must have a value."""
+    known = tuple(each for each in objectives if each.metric != "energy")
+    return known or (Objective(metric="latency"),)
 
 
 def _alternatives(

@@ -14,7 +14,7 @@ from typing import Any
 
 from edgeopt.api.device import Device
 from edgeopt.api.fleet import Meeting, run_lanes
-from edgeopt.api.prepare import Ready, prepared
+from edgeopt.api.prepare import Ready, prepared, searched
 from edgeopt.api.report import complete, keep_context, now, versions
 from edgeopt.api.request import RunRequest
 from edgeopt.api.scarce import cross_fitted
@@ -115,6 +115,7 @@ def _search(ready: Ready, lane: Lane, meeting: Meeting, progress: Progress) -> N
                 where=lane.device,
                 hint=f"see `edgeopt device check {lane.device}`; everything is compared with it",
             )
+        _rebase(ready, lane, baseline)
         progress(_room(lane))
         lane.explore(ready.strategies[lane.device])
         lane.confirm()
@@ -124,6 +125,16 @@ def _search(ready: Ready, lane: Lane, meeting: Meeting, progress: Progress) -> N
         meeting.wait(lane.stopped, lane.budget_s)
         lane.cross(ready.exchange.finalists(lane.device))
     lane.rebuild()
+
+
+def _rebase(ready: Ready, lane: Lane, baseline: Trial) -> None:
+    """Bounds of a device whose own baseline is judged by its own outputs."""
+    given = baseline.value("accuracy") or baseline.value("agreement")
+    if given is None or lane.bench.accuracy is ready.accuracy:
+        return
+    own = ready.request.objectives_for(ready.subject.metric_name, given.value)
+    ready.own_objectives[lane.device] = own
+    lane.objectives = searched(own)
 
 
 def _room(lane: Lane) -> str:
@@ -194,6 +205,9 @@ def _finish(
     parts = () if data is None else (data.calibration, data.search, data.test)
     context = ReportContext(
         objectives=ready.objectives,
+        objectives_of=dict(ready.own_objectives),
+        decidable_drop_of=_decidable(ready),
+        profiles={device.name: device.profile.title for device in ready.devices},
         peer_labels=_peers(ready.spaces.values()),
         allowed_drop=str(request.max_drop) if accuracy is not None else "",
         decidable_drop=None if accuracy is None else accuracy.decidable_drop(accuracy.data.search),
@@ -216,6 +230,16 @@ def _finish(
         feasible=any(found["fronts"].values()),
         interrupted=interrupted,
     )
+
+
+def _decidable(ready: Ready) -> dict[str, float]:
+    """The smallest decidable drop of devices that are judged by their own outputs."""
+    found: dict[str, float] = {}
+    for lane in ready.lanes:
+        accuracy = lane.bench.accuracy
+        if lane.device in ready.own_objectives and accuracy is not None:
+            found[lane.device] = accuracy.decidable_drop(accuracy.data.search)
+    return found
 
 
 def _report_folder(request: RunRequest, study: Study) -> Path:

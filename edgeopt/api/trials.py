@@ -23,6 +23,7 @@ from edgeopt.measure.energy import METRICS as ENERGY
 from edgeopt.measure.energy import PACED, comparable, energy_plan
 from edgeopt.measure.plan import Protocol
 from edgeopt.measure.runner import Outcome, measure
+from edgeopt.report.points import HOST_DIFFERENCE
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop
 from edgeopt.units import Drop
 
@@ -173,6 +174,7 @@ class Bench:
             absent = {**found.absent, self._accuracy_name: NOT_SCORED}
             return replace(trial, outcome=replace(found, absent=absent))
         scored = self._score(file, prepared.candidate, complete=complete)
+        found = replace(found, environment={**found.environment, **self._against_host(prepared)})
         result: Measurement | Failure = (
             scored if isinstance(scored, Failure) else _with_values(found, scored)
         )
@@ -207,6 +209,13 @@ class Bench:
             return Failure(stage="verify", reason=str(error))
         except (RuntimeFailure, ModelError) as error:
             return Failure(stage="load", reason=error.what)
+
+    def _against_host(self, prepared: Prepared) -> Mapping[str, str]:
+        """How a scored model's outputs differ on the device, where they were compared."""
+        if self.accuracy is None or prepared.file is None:
+            return {}
+        said = self.accuracy.agreement_with_host(prepared.file.digest, prepared.candidate.runtime)
+        return {HOST_DIFFERENCE: said} if said else {}
 
     def _measurement(self, outcome: Outcome, built: Built) -> Measurement:
         values, absent = dict(outcome.values), dict(outcome.absent)
