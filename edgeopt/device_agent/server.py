@@ -13,7 +13,6 @@ import queue
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 
@@ -26,7 +25,7 @@ import jobs
 import machine
 import power
 import results
-import wire
+import workfolder
 from failures import JobError
 
 PROTOCOL = 1
@@ -43,9 +42,9 @@ class Server(object):
         self._channel = channel.Channel()
         self._requests = queue.Queue()
         self._answers = collections.OrderedDict()
-        self._folder = _work_folder()
-        self._runner = jobs.Runner(self._folder)
         self._home = cache.folder()
+        self._folder = workfolder.make(self._home)
+        self._runner = jobs.Runner(self._folder)
         self._results = results.Results(self._home)
         self._blobs = blobs.Blobs(self._home) if self._home else None
         self._owner = boardlock.owner()
@@ -60,14 +59,16 @@ class Server(object):
         going_on = True
         while going_on:
             going_on = self._answer(self._requests.get())
-        self._end()
+        self._end(True)
 
     def _read(self):
+        last = ""
         for line in channel.lines(sys.stdin.buffer):
             self._heard = time.time()
             if line and not line.startswith('{"beat"'):
                 self._requests.put(line)
-        self._end()
+                last = line
+        self._end('"bye"' in last)
 
     def _watch(self, patience_s):
         """End when the host has been silent for long: a dead network closes no pipe."""
@@ -75,16 +76,18 @@ class Server(object):
         def wait():
             while time.time() - self._heard < patience_s:
                 time.sleep(min(5.0, patience_s))
-            self._end()
+            self._end(False)
 
         thread = threading.Thread(target=wait)
         thread.daemon = True
         thread.start()
 
-    def _end(self):
+    def _end(self, asked):
+        """Kill what runs; the files of jobs stay where the host did not say goodbye."""
         self._runner.kill()
         power.restore()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if asked or not workfolder.is_kept(self._folder, self._home):
+            shutil.rmtree(self._folder, ignore_errors=True)
         if os.getpgrp() == os.getpid():
             channel.kill_group(0, signal.SIGKILL)
         os._exit(0)
@@ -177,29 +180,6 @@ class Server(object):
             "runtime": found.get("runtime"),
             "runtime_error": problem,
         }
-
-
-_PREFIX = wire.WORK
-
-
-def _work_folder():
-    """A new folder for this agent's files; those of agents that were killed are removed."""
-    place = tempfile.gettempdir()
-    for name in os.listdir(place):
-        pid = name[len(_PREFIX) :].partition("-")[0]
-        if name.startswith(_PREFIX) and pid.isdigit() and not _alive(int(pid)):
-            shutil.rmtree(os.path.join(place, name), ignore_errors=True)
-    return tempfile.mkdtemp(prefix="%s%d-" % (_PREFIX, os.getpid()))
-
-
-def _alive(pid):
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _refused(text, hint):

@@ -13,10 +13,10 @@ import tempfile
 
 import blobs
 import cache
+import workfolder
 from failures import JobError
 
 MARK = "edgeopt-transfer "
-WORK = "edgeopt-agent-"
 _CHUNK = 1 << 18
 _DIGEST = re.compile(r"[0-9a-f]{64}$")
 
@@ -108,7 +108,9 @@ def _check_mine(place):
     mine = [os.path.realpath(home)] if home else []
     temporary = os.path.realpath(tempfile.gettempdir())
     inside = path[len(temporary) + 1 :] if path.startswith(temporary + os.sep) else ""
-    if not inside.startswith(WORK) and not any(path.startswith(each + os.sep) for each in mine):
+    if not inside.startswith(workfolder.PREFIX) and not any(
+        path.startswith(each + os.sep) for each in mine
+    ):
         raise JobError("bad_request", "not a file of the agent: " + place)
 
 

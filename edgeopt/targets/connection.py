@@ -287,6 +287,8 @@ def control_folder() -> Path | None:
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     places = [Path(runtime) / "edgeopt"] if runtime else []
     for place in (*places, Path("/tmp") / f"edgeopt-{os.getuid()}"):
+        if set(str(place)) & set('% "'):  # What ssh's configuration would read otherwise.
+            continue
         try:
             place.mkdir(mode=0o700, exist_ok=True)
             found = place.lstat()

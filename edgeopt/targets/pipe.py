@@ -172,11 +172,12 @@ class Session:
 
     def words(self) -> str:
         """The last that was written to stderr."""
-        if self._log.closed:
+        try:
+            size = self._log.seek(0, 2)
+            self._log.seek(max(0, size - _LOG))
+            return self._log.read().decode("utf-8", "replace").strip()
+        except ValueError:  # Closed, perhaps by another thread just now.
             return ""
-        size = self._log.seek(0, 2)
-        self._log.seek(max(0, size - _LOG))
-        return self._log.read().decode("utf-8", "replace").strip()
 
     def error(self, kind: type[DeviceError], what: str) -> DeviceError:
         """An error with place, last words and hint."""
@@ -195,8 +196,14 @@ class Session:
     def close(self) -> None:
         """End the agent: its input closes, and it is killed where that is not enough."""
         self._ended.set()
-        with contextlib.suppress(OSError), self._writing:
-            cast("Any", self._process.stdin).close()
+        if self._writing.acquire(timeout=_BYE_S):
+            with contextlib.suppress(OSError, ValueError):
+                stream = cast("Any", self._process.stdin)
+                stream.write(b'{"id": "end", "verb": "bye"}\n')
+                stream.close()
+            self._writing.release()
+        else:  # Somebody is stuck in the pipe.
+            self._process.kill()
         try:
             self._process.wait(_BYE_S)
         except subprocess.TimeoutExpired:
@@ -313,7 +320,7 @@ class PipeTarget:
                 stored = self._stored(session, message, timeout_s) if lost else None
                 return stored or session.ask(message, timeout_s)
             except DeviceError as error:
-                if self._patience is None:
+                if self._patience is None or self._closed:
                     raise
                 self._drop()
                 if self._closed:
