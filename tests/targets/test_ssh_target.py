@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import onnx
 import pytest
 
 from edgeopt.core.device import DeviceEntry
@@ -301,3 +302,41 @@ def test_less_than_the_file_fits(tmp_path: Path) -> None:
     with BoardTarget(entry, LocalConnection("box"), folder=tmp_path / "host") as target:
         assert target.request("clean", deadline_s=60)["freed_bytes"] > 0
         assert list((tmp_path / "c" / "blobs").iterdir()) == []
+
+
+def test_outputs_outlive_a_lost_agent(reach: Callable[..., SshTarget], tmp_path: Path) -> None:
+    """kill -9 between the job and the fetch: its file still comes; after a farewell it is gone."""
+    model, feeds = material(tmp_path)
+    target = reach()
+    places = {"model": target.put(model), "feeds": target.put(feeds)}
+    reply = target.request("infer", deadline_s=60, **places, settings=dict(SETTINGS))
+    os.kill(target.pid, signal.SIGKILL)
+    assert target.request("hello", deadline_s=60, runtime=False)["ok"]
+    assert target.fetch(reply["outputs"]).stat().st_size > 0
+    reply = target.request("infer", deadline_s=60, **places, settings=dict(SETTINGS))
+    target.close()
+    assert not Path(reply["outputs"]).exists()
+
+
+def test_external_data_is_found_there(reach: Callable[..., SshTarget], tmp_path: Path) -> None:
+    """The runtime on the board opens a model whose weights lie in another file."""
+    model, feeds = material(tmp_path)
+    onnx.save(
+        onnx.load(model),
+        str(tmp_path / "split.onnx"),
+        save_as_external_data=True,
+        location="weights.bin",
+        size_threshold=0,
+    )
+    target = reach()
+    place = target.put(tmp_path / "split.onnx")
+    assert Path(place).with_name("weights.bin").is_file()
+    reply = target.request(
+        "footprint",
+        deadline_s=60,
+        model=place,
+        feeds=target.put(feeds),
+        settings=dict(SETTINGS),
+    )
+    assert reply["ok"], reply
+    assert reply["size_bytes"] > (tmp_path / "split.onnx").stat().st_size
