@@ -10,7 +10,7 @@ from edgeopt.api.book import TrialBook
 from edgeopt.api.device import Boards, Device, Door
 from edgeopt.api.fleet import CROSS_SHARE, Exchange
 from edgeopt.api.host import Host
-from edgeopt.api.providers import CPU, alternatives
+from edgeopt.api.providers import CPU, alternatives, usual_runtimes
 from edgeopt.api.reopen import workshop_for
 from edgeopt.api.request import RunRequest
 from edgeopt.api.search import Lane
@@ -133,6 +133,7 @@ def _wired(
             families=request.families,
             runtime=runtimes[name],
             runtimes=_alternatives(request, device, runtimes[name]),
+            usual=usual_runtimes(runtimes[name], device.profile),
         )
         bench = Bench(
             study=study.id,

@@ -275,8 +275,7 @@ def _peers(spaces: Iterable[GraphSpace]) -> tuple[str, ...]:
         label
         for space in spaces
         for label, candidate in space.standard()
-        if not candidate.is_default
-        and label != "normalize"
+        if label not in {"baseline", "normalize"}
         and all(transform_of(a.transform)[1].whole_model for a in candidate.recipe.actions)
     )
     return tuple(dict.fromkeys(labels))

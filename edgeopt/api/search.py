@@ -202,7 +202,7 @@ class Lane:
         found: list[Trial | Future[Trial]] = []
         ended = False
         for position, (strategy, candidate) in enumerate(asked):
-            protocol = _protocol(candidate)
+            protocol = self._protocol(candidate)
             known = self._stored(candidate, protocol)
             if known is not None:
                 found.append(known)
@@ -227,6 +227,11 @@ class Lane:
             )
         ahead.drop()
         return [each if isinstance(each, Trial) else each.result() for each in found], ended
+
+    def _protocol(self, candidate: Candidate) -> Protocol:
+        """The stronger rung for the baseline itself, whatever a strategy calls it."""
+        given = candidate.is_baseline and candidate.runtime == self.bench.baseline_runtime
+        return NORMAL if given else QUICK
 
     def _spare(self, candidate: Candidate) -> bool:
         recipe = candidate.recipe.digest
@@ -258,7 +263,7 @@ class Lane:
 
     def wants(self, candidate: Candidate) -> bool:
         """Whether a candidate is still to be measured, as far as is known now."""
-        return self._stored(candidate, _protocol(candidate)) is None
+        return self._stored(candidate, self._protocol(candidate)) is None
 
     def prepare(self, candidate: Candidate) -> Future[Prepared]:
         """Have a candidate built; its file stays until `_conclude` or `release`."""
@@ -358,10 +363,6 @@ class _Ahead:
 def _settle(scoring: Mapping[str, Future[Trial]]) -> None:
     for each in scoring.values():
         each.result()
-
-
-def _protocol(candidate: Candidate) -> Protocol:
-    return NORMAL if candidate.is_default else QUICK
 
 
 def _line(trial: Trial, left_s: float) -> str:

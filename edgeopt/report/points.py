@@ -60,7 +60,7 @@ def point(trial: Trial, standing: str, setting: Setting) -> Point:
         "standing": standing,
         "strategy": trial.strategy,
         "protocol": trial.protocol,
-        "summary": summary(trial),
+        "summary": summary(trial, setting.baseline),
         "actions": len(recipe.actions),
         "recipe": recipe.text.splitlines(),
         "recipe_digest": recipe.digest,
@@ -92,13 +92,15 @@ def role(trial: Trial, setting: Setting) -> str:
     return "peer" if trial.label in setting.peer_labels else "search"
 
 
-def summary(trial: Trial) -> str:
-    """The recipe in a few words: `fold_batchnorm, static_qdq ×14`."""
-    actions = trial.candidate.recipe.actions
-    if not actions:
-        return "the given file" if trial.candidate.is_default else trial.candidate.runtime.text
-    counts = Counter(action.transform for action in actions)
-    return ", ".join(name if n == 1 else f"{name} ×{n}" for name, n in counts.items())
+def summary(trial: Trial, baseline: Trial | None = None) -> str:
+    """The recipe in a few words: `fold_batchnorm, static_qdq ×14`; other settings behind it."""
+    candidate = trial.candidate
+    given = candidate if baseline is None else baseline.candidate
+    counts = Counter(action.transform for action in candidate.recipe.actions)
+    words = [name if n == 1 else f"{name} ×{n}" for name, n in counts.items()]
+    if candidate.runtime != given.runtime:
+        words.append(candidate.runtime.text)
+    return ", ".join(words) or "the given file"
 
 
 def metrics(values: Mapping[str, Value], status: str) -> dict[str, Any]:
