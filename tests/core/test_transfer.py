@@ -100,12 +100,12 @@ def test_failures_and_other_settings_are_no_ratios():
     }
 
 
-@given(st.lists(st.floats(0.01, 100), min_size=3, max_size=20, unique=True), st.randoms())
+@given(st.lists(st.integers(1, 1000), min_size=3, max_size=20, unique=True), st.randoms())
 def test_rank_correlation_sees_order_only(values, random):
     """Any increasing function keeps it at one; the order of the pairs does not matter."""
-    x = np.array(values)
-    assert rank_correlation(x, np.log(x)) == 1 or np.isclose(rank_correlation(x, np.log(x)), 1)
-    y = np.array(random.sample(values, len(values)))
+    x = np.array(values, dtype=np.float64)
+    assert np.isclose(rank_correlation(x, x**2), 1)
+    y = np.array(random.sample(values, len(values)), dtype=np.float64)
     order = np.array(random.sample(range(len(values)), len(values)))
     assert np.isclose(rank_correlation(x, y), rank_correlation(x[order], y[order]))
     assert np.isclose(rank_correlation(x, y), rank_correlation(y, x))
