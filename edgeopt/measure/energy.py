@@ -344,17 +344,3 @@ def comparable(mine: Mapping[str, str], other: Mapping[str, str]) -> str:
                 f"against {other.get(key, 'none')}"
             )
     return ""
-
-
-def withhold(found: Energy, reference: Mapping[str, str]) -> Energy:
-    """The result without values that cannot be compared with a reference's environment.
-
-    A reference without energy does not withhold anything.
-    """
-    if "energy_scope" not in reference or not found.values:
-        return found
-    reason = comparable(found.environment, reference)
-    if not reason:
-        return found
-    absent = {**found.absent, **dict.fromkeys(found.values, reason)}
-    return replace(found, values={}, absent=absent)
