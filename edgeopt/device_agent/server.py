@@ -84,13 +84,16 @@ class Server(object):
 
     def _end(self, asked):
         """Kill what runs; the files of jobs stay where the host did not say goodbye."""
-        self._runner.kill()
-        power.restore()
-        if asked or not workfolder.is_kept(self._folder, self._home):
-            shutil.rmtree(self._folder, ignore_errors=True)
-        if os.getpgrp() == os.getpid():
-            channel.kill_group(0, signal.SIGKILL)
-        os._exit(0)
+        try:
+            self._runner.kill()
+            power.restore()
+            if asked or not workfolder.is_kept(self._folder, self._home):
+                shutil.rmtree(self._folder, ignore_errors=True)
+        finally:
+            # Whatever failed: an agent that nobody talks to any more must not stay.
+            if os.getpgrp() == os.getpid():
+                channel.kill_group(0, signal.SIGKILL)
+            os._exit(0)
 
     def _answer(self, line):
         try:
