@@ -4,6 +4,7 @@ import hashlib
 import socket
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from getpass import getuser
 from pathlib import Path
@@ -28,6 +29,7 @@ from edgeopt.targets.transfer import Transfer, human
 _OLDEST = (3, 6)
 _COMMAND_S = 90.0
 _HELLO_S = 120.0
+POWER_MODE_S = 120.0
 _NOT_FOUND = (126, 127)
 # Places of files on the device are made again at most so often within one request.
 _REPAIRS = 2
@@ -109,7 +111,24 @@ class BoardTarget(PipeTarget):
         if not reply["ok"]:
             session.close()
             raise self._error(f"the agent does not start: {reply['error']['text']}", "")
+        self._enter_mode(session)
         return session
+
+    def _enter_mode(self, session: Session) -> None:
+        """Bring the board into the entry's power mode; the agent puts the old one back."""
+        if not self._entry.power_mode:
+            return
+        message = power_mode_request(self._entry.power_mode)
+        try:
+            reply = session.ask(message, POWER_MODE_S + message["wait_s"])
+        except DeviceError:
+            session.kill()
+            session.close()
+            raise
+        if not reply["ok"]:
+            session.close()
+            error = reply["error"]
+            raise self._error(f"its power mode: {error['text']}", str(error["hint"]))
 
     def _hello(self) -> Mapping[str, Any]:
         owner = {"user": _user(), "host": socket.gethostname()}
@@ -284,6 +303,17 @@ class BoardTarget(PipeTarget):
         super().close()
         self._connection.close()
         self._fetched.cleanup()
+
+
+def power_mode_request(name: str) -> dict[str, Any]:
+    """The job that makes a power mode the active one; it waits for who measures there."""
+    return {
+        "id": uuid.uuid4().hex,
+        "verb": "power_mode",
+        "deadline_s": POWER_MODE_S,
+        "wait_s": BOARD_WAIT_S,
+        "arguments": {"name": name},
+    }
 
 
 def _user() -> str:

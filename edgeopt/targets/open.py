@@ -5,8 +5,8 @@ from pathlib import Path
 
 from edgeopt.core.device import DeviceEntry
 from edgeopt.core.protocols import Target
-from edgeopt.errors import ConfigError
-from edgeopt.targets.board import BoardTarget
+from edgeopt.errors import ConfigError, DeviceError
+from edgeopt.targets.board import POWER_MODE_S, BoardTarget
 from edgeopt.targets.bootstrap import DEFAULT_CACHE
 from edgeopt.targets.connection import LocalConnection
 from edgeopt.targets.local import LocalTarget
@@ -53,9 +53,23 @@ def _open(entry: DeviceEntry, folder: Path, patience: Patience | None) -> Target
         return BoardTarget(entry, connection, folder=folder, silence_s=None, patience=patience)
     python = str(Path(entry.python).expanduser()) if entry.python else sys.executable
     cache = str(Path(entry.cache_dir or DEFAULT_CACHE).expanduser())
-    return LocalTarget(
+    target = LocalTarget(
         entry.name,
         folder=folder,
         python=python,
         environment={**entry.environment, "EDGEOPT_CACHE": cache},
     )
+    if entry.power_mode:
+        _enter_mode(target, entry)
+    return target
+
+
+def _enter_mode(target: LocalTarget, entry: DeviceEntry) -> None:
+    """Bring this machine into the entry's power mode; the agent puts the old one back."""
+    reply = target.request("power_mode", deadline_s=POWER_MODE_S, name=entry.power_mode)
+    if not reply["ok"]:
+        target.close()
+        error = reply["error"]
+        raise DeviceError(
+            f"its power mode: {error['text']}", where=entry.name, hint=str(error["hint"])
+        )

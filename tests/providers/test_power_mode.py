@@ -7,12 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from edgeopt.core.device import DeviceEntry
+from edgeopt.errors import DeviceError
 from edgeopt.targets.bundle import agent_bundle
+from edgeopt.targets.open import open_target
 
 TABLE = """< POWER_MODEL ID=0 NAME=MAXN >
 < POWER_MODEL ID=1 NAME=15W >
@@ -172,3 +176,23 @@ def test_a_board_without_modes(board: Board) -> None:
     (board.root / "etc/nvpmodel.conf").unlink()
     error = board.ask(board.start(), "MAXN")["error"]
     assert "no nvpmodel.conf" in error["text"]
+
+
+@pytest.mark.parametrize("how", [{"exec": sys.executable}, {}])
+def test_an_entry_with_a_mode_is_opened_in_it(board: Board, tmp_path: Path, how: Any) -> None:
+    """The mode of the entry while the device is open; refused, the device is not opened."""
+    environment = {"EDGEOPT_SYSROOT": str(board.root)}
+    entry = DeviceEntry(
+        name="jetson",
+        kind="local",
+        cache_dir=str(board.cache),
+        environment=environment,
+        power_mode="MAXN",
+        **how,
+    )
+    target = open_target(entry, folder=tmp_path)
+    assert board.mode == "pmode:0000"
+    target.close()
+    assert wait_for(lambda: board.mode == "pmode:0001" and not board.noted)
+    with pytest.raises(DeviceError, match="needs a reboot"):
+        open_target(replace(entry, power_mode="7W"), folder=tmp_path)
