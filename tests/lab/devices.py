@@ -7,9 +7,11 @@
 lab-ssh     this machine behind a real sshd
 lab-arm64   an emulated Cortex-A76 behind a real sshd: agent and numerics are real, time is not
 lab-slow    this machine with a fifth of a processor (needs root), behind a real sshd
+lab-openvino    this machine with a runtime whose provider compiles (`make lab-openvino`)
 """
 
 import contextlib
+import json
 import os
 import shlex
 import signal
@@ -25,6 +27,8 @@ from tests.lab import openssh  # (the repository's root is on the path only now)
 from tests.lab.board import ARM64_PYTHON, Network
 from tests.lab.groups import Group
 
+OPENVINO = Path(__file__).resolve().parents[2] / ".lab" / "openvino" / "bin" / "python"
+
 
 def fill(network: Network) -> list[Group]:
     """Put up every board that can be had here, and say what cannot."""
@@ -39,7 +43,13 @@ def fill(network: Network) -> list[Group]:
         network.board("lab-slow", entry={"python": str(groups[0].python)})
     except OSError as error:
         print(f"no lab-slow: {error}", file=sys.stderr)
-    network.devices_file()
+    devices = network.devices_file()
+    if OPENVINO.exists():
+        text = f'[devices.lab-openvino]\nkind = "local"\npython = {json.dumps(str(OPENVINO))}\n'
+        with devices.open("a", encoding="utf-8") as stream:
+            stream.write(text + 'provider = "OpenVINOExecutionProvider"\n')
+    else:
+        print("no lab-openvino: `make lab-openvino` fetches it", file=sys.stderr)
     return groups
 
 
