@@ -1,9 +1,9 @@
 """`GraphSpace`: what can be done to one model on one device; implements `core.protocols.Space`.
 
 Two views of the same moves. As *choices* (integer codes, integer programs): each exact transform
-on or off at all its sites, each prune group and each quantize group with its alternatives, each
-repair on or off. As *steps* (environments, tree search): one action at one site of the graph as
-it is now.
+on or off at all its sites, each macro of them with its alternatives, each prune group and each
+quantize group with its alternatives, each repair on or off. As *steps* (environments, tree
+search): one action at one site of the graph as it is now.
 """
 
 from collections import OrderedDict
@@ -23,7 +23,8 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
 from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
 from edgeopt.transforms.choices import check_codes, decision, grouped, label, on_off
-from edgeopt.transforms.concrete import ConcreteShapes
+from edgeopt.transforms.concrete import ConcreteShapes, Shapes
+from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
@@ -84,11 +85,12 @@ class GraphSpace:
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
-        """Exact transforms that have sites, then prune, quantize and repair, in graph order."""
+        """Exact transforms that have sites, macros, then prune, quantize and repair."""
         found = [
             on_off(f"{shelf}:{name}", shelf, actions)
             for (shelf, name), actions in self._exact_by_transform().items()
         ]
+        found += self._macros
         families: tuple[ShelfName, ...] = ("prune", "quantize")
         for family in families:
             found += grouped(family, self._listed(family, self._fixpoint.graph))
@@ -150,10 +152,14 @@ class GraphSpace:
             return error.rejection.reason
 
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
-        """What a competent user would try first; the first is the baseline."""
+        """The baseline, our own first guesses, then what a competent user would try.
+
+        Ours come first, so that the smallest budget holds them.
+        """
         empty = self.empty()
         named: list[tuple[str, Candidate]] = [
             ("baseline", Candidate(recipe=empty, runtime=self._runtime)),
+            *((name, self._candidate(recipe)) for name, recipe in self._everything()),
             *(
                 (f"runtime_{level}", self._candidate(empty, optimization=level))
                 for level in ("basic", "extended")
@@ -164,7 +170,6 @@ class GraphSpace:
             for action in self._listed(family, self.workshop.normalized, whole_model=True):
                 recipe = self.workshop.recipe([action])
                 named.append((label(action), self._candidate(recipe)))
-        named += [(name, self._candidate(recipe)) for name, recipe in self._everything()]
         first: dict[str, tuple[str, Candidate]] = {}
         for name, candidate in named:
             first.setdefault(candidate.key, (name, candidate))
@@ -183,13 +188,22 @@ class GraphSpace:
             return cost
         return {**cost, "size_bytes": float(self.workshop.model.size_bytes)}
 
+    def graph(self, recipe: Recipe) -> ir.Model:
+        """The graph of a recipe that this space decoded, for reading only; of the baseline the
+        normalised model."""
+        return self._graph(recipe)
+
+    def shapes_of(self, graph: ir.Model) -> Shapes | None:
+        """Concrete shapes of a graph of this space; None where there is no real input."""
+        return self._shapes.of(graph)
+
     @cached_property
     def _shapes(self) -> ConcreteShapes:
         return ConcreteShapes(self.workshop.normalized, self.workshop.feed)
 
     @cached_property
     def _fixpoint(self) -> _Fixpoint:
-        """Every exact transform at every site, again until none has a site left."""
+        """Every exact transform but those of macros at every site, until none has one left."""
         editor = Editor(self.workshop.normalized.clone())
         done: list[Action] = []
         for _ in range(_ROUNDS):
@@ -203,8 +217,30 @@ class GraphSpace:
         return _Fixpoint(tuple(done), editor.model)
 
     def _exhaust(self, editor: Editor, family: ShelfName) -> list[Action]:
+        listed = self._listed(family, editor.model)
+        return self._done(editor, [action for action in listed if action.transform not in JOINT])
+
+    @cached_property
+    def _macros(self) -> tuple[Choice, ...]:
+        """Of each macro that has sites behind the fixpoint its choice."""
+        if "rewrite" not in self._families:
+            return ()
+        found: list[Choice] = []
+        for name, steps in MACROS.items():
+            editor = Editor(self._fixpoint.graph.clone())
+
+            def exhaust(step: str, editor: Editor = editor) -> list[Action]:
+                sites = transform_of(step)[1].sites(editor.model, self.offer)
+                return self._done(editor, sites)
+
+            choice = macro(name, steps, exhaust)
+            found += [] if choice is None else [choice]
+        return tuple(found)
+
+    def _done(self, editor: Editor, actions: Sequence[Action]) -> list[Action]:
+        """Do what applies of some actions; says what that was."""
         done: list[Action] = []
-        for action in self._listed(family, editor.model):
+        for action in actions:
             mark = editor.mark()
             made = attempt(editor, action, self.workshop.evidence)
             if isinstance(made, Rejection):
@@ -237,24 +273,35 @@ class GraphSpace:
         return self._build(self.workshop.recipe([*exact, *firsts]), lenient=True).recipe
 
     def _everything(self) -> list[tuple[str, Recipe]]:
-        """All exact actions, all quantize groups, both, and both with every repair."""
+        """Ours, most promising first: exact with and without macros, then with quantization."""
         families = {choice.family for choice in self.choices}
         exact = frozenset(families & EXACT)
         found: list[tuple[str, Recipe]] = []
+        if exact and self._macros:
+            found.append(("exact_all", self._switched(exact, macros=True)))
         if exact:
             found.append(("exact", self._switched(exact)))
+        if "repair" in families:
+            every = exact | {"quantize", "repair"}
+            found.append(("exact+quantize+repair", self._switched(every)))
         if "quantize" in families:
+            found.append(("exact+quantize", self._switched(exact | {"quantize"})))
+            if self._macros:
+                padded = self._switched(exact | {"quantize"}, macros=True)
+                found.append(("exact_all+quantize", padded))
             groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
             alone = self.workshop.recipe(action for g in groups for action in g.alternatives[1])
             found.append(("quantize", self._build(alone, lenient=True).recipe))
-            found.append(("exact+quantize", self._switched(exact | {"quantize"})))
-        if "repair" in families:
-            found.append(("exact+quantize+repair", self._switched(exact | {"quantize", "repair"})))
         return found
 
-    def _switched(self, families: frozenset[str]) -> Recipe:
-        """The first alternative of every choice of some families."""
-        return self.decode([int(choice.family in families) for choice in self.choices])
+    def _switched(self, families: frozenset[str], *, macros: bool = False) -> Recipe:
+        """The first alternative of every choice of some families; of macros the last, or none."""
+        own = set(self._macros)
+        codes = [
+            (len(choice) - 1) * macros if choice in own else int(choice.family in families)
+            for choice in self.choices
+        ]
+        return self.decode(codes)
 
     def _listed(
         self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False

@@ -1,0 +1,160 @@
+"""Rules that keep a model in the runtime's blocked layout, and the choice that offers them."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from edgeopt.graph.editor import Editor, array_of
+from edgeopt.graph.read import read_model
+from edgeopt.testing import graphs
+from edgeopt.testing.graphs import Builder
+from edgeopt.testing.transform_exam import NoEvidence, examine_exact, offer, opened
+from edgeopt.transforms.base import Rejection
+from edgeopt.transforms.dependencies import channel_groups
+from edgeopt.transforms.replay import Workshop
+from edgeopt.transforms.space import GraphSpace
+from edgeopt.transforms.stages import transform_of
+
+RULES = ["fold_add", "pad_channels", "se_resize"]
+NETS = [
+    graphs.conv_bn,
+    graphs.conv_chain,
+    graphs.mobilenet_block,
+    graphs.residual,
+    graphs.gemm_chain,
+    graphs.hardswish_spelled,
+    graphs.if_model,
+    graphs.lstm,
+    graphs.segmentation_argmax,
+]
+QUICK = settings(max_examples=40, deadline=None, derandomize=True)
+
+
+def gated(width: int = 6, squeezed: int = 3, size: int = 5) -> onnx.ModelProto:
+    """Stem, depthwise, squeeze-and-excite, projection, a residual around all of it, logits."""
+    b = Builder()
+    b.conv("x", "stem", (3, width))
+    b.node("HardSwish", ["stem"], "stem.h")
+    b.conv("stem.h", "depthwise", (width, width), group=width)
+    b.node("GlobalAveragePool", ["depthwise"], "pool")
+    b.conv("pool", "squeeze", (width, squeezed), kernel=1)
+    b.node("Relu", ["squeeze"], "squeeze.r")
+    b.conv("squeeze.r", "excite", (squeezed, width), kernel=1)
+    b.node("HardSigmoid", ["excite"], "gate")
+    b.node("Mul", ["depthwise", "gate"], "scaled")
+    b.conv("scaled", "project", (width, width), kernel=1)
+    b.node("Add", ["project", "stem.h"], "sum")
+    b.conv("sum", "y", (width, 4), kernel=1)
+    shape = ("N", 3, size, size + 1)
+    return b.model([("x", "float32", shape)], [("y", "float32", ("N", 4, size, size + 1))])
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
+def test_exam(name: str, net: object) -> None:
+    """Every layout rule passes the exam of its shelf on every tiny net."""
+    assert callable(net)
+    examine_exact(name, net())
+
+
+def test_padding_leaves_no_channels_off_the_grid() -> None:
+    """Residual, depthwise and gate widths all become multiples of the block; once is enough."""
+    (applied,) = examine_exact("pad_channels", gated())
+    assert {group.width for group in channel_groups(applied.graph)} == {8}
+    _, rule = transform_of("pad_channels")
+    assert not rule.sites(applied.graph, offer())
+
+
+def test_padding_keeps_a_shared_weight_for_its_other_user() -> None:
+    """A weight that something else reads too is copied before it is padded."""
+    b = Builder()
+    b.weight("w", 6, 3, 1, 1)
+    b.node("Conv", ["x", "w"], "c")
+    b.conv("c", "z", (6, 2), kernel=1)
+    b.node("Conv", ["x", "w"], "y")
+    model = b.model(
+        [("x", "float32", ("N", 3, 4, 4))],
+        [("z", "float32", ("N", 2, 4, 4)), ("y", "float32", ("N", 6, 4, 4))],
+    )
+    (applied,) = examine_exact("pad_channels", model)
+    kept = array_of(applied.graph.graph.initializers["w"])
+    assert kept is not None
+    assert kept.shape == (6, 3, 1, 1)
+
+
+@QUICK
+@given(
+    width=st.integers(2, 20),
+    squeezed=st.integers(1, 9),
+    size=st.integers(2, 5),
+)
+def test_layout_holds_at_any_width(width: int, squeezed: int, size: int) -> None:
+    """Padding and spreading the gate keep the outputs, alone and after each other."""
+    model = gated(width, squeezed, size)
+    examine_exact("se_resize", model)
+    padded = examine_exact("pad_channels", model)
+    editor = Editor(padded[0].graph if padded else opened(model))
+    _, rule = transform_of("se_resize")
+    (action,) = rule.sites(editor.model, offer())
+    assert not isinstance(rule.apply(editor, action, NoEvidence()), Rejection)
+    assert not rule.sites(editor.model, offer())
+
+
+def _space(folder: Path, model: onnx.ModelProto) -> GraphSpace:
+    workshop = Workshop(
+        read_model(graphs.write(model, folder)),
+        evidence=NoEvidence(),
+        opset_ceiling=17,
+        feed=graphs.random_feeds(model)[0],
+    )
+    return GraphSpace(workshop, offer(data=False))
+
+
+def test_a_macro_is_one_choice(tmp_path: Path) -> None:
+    """Nothing, padding, or padding and spread gates; every alternative builds and is exact."""
+    space = _space(tmp_path, gated())
+    (choice,) = (choice for choice in space.choices if choice.name == "rewrite:layout")
+    assert choice.labels == ("off", "pad_channels", "pad_channels+se_resize")
+    assert [len(actions) for actions in choice.alternatives] == [0, 1, 2]
+    for code in range(len(choice)):
+        recipe = space.decode([code * (other is choice) for other in space.choices])
+        assert [action.transform for action in recipe.actions] == [
+            action.transform for action in choice.alternatives[code]
+        ]
+        space.workshop.verify(space.workshop.build(recipe))
+
+
+def test_our_own_candidates_come_first(tmp_path: Path) -> None:
+    """All exact actions with the macros are the second standard candidate."""
+    space = _space(tmp_path, gated())
+    named = space.standard()
+    assert [name for name, _ in named][:2] == ["baseline", "exact_all"]
+    done = {action.transform for action in named[1][1].recipe.actions}
+    assert done == {"pad_channels", "se_resize"}
+    space.workshop.verify(space.workshop.build(named[1][1].recipe))
+
+
+def test_the_steps_of_a_macro_are_legal_one_by_one(tmp_path: Path) -> None:
+    """What the choice does at once, an environment can do in steps."""
+    space = _space(tmp_path, gated())
+    (choice,) = (choice for choice in space.choices if choice.name == "rewrite:layout")
+    recipe = space.empty()
+    for action in choice.alternatives[-1]:
+        grown = space.then(recipe, action)
+        assert not isinstance(grown, str), grown
+        recipe = grown
+    assert recipe.actions == choice.alternatives[-1]
+
+
+def test_a_constant_off_the_channel_axis_is_no_bias() -> None:
+    """A vector of numbers added behind a convolution lies on the last axis."""
+    b = Builder()
+    b.conv("x", "c", (3, 4), kernel=1)
+    b.constant("row", np.arange(4, dtype=np.float32))
+    b.node("Add", ["c", "row"], "y")
+    model = b.model([("x", "float32", (1, 3, 4, 4))], [("y", "float32", (1, 4, 4, 4))])
+    assert not examine_exact("fold_add", model)
