@@ -30,6 +30,7 @@ from edgeopt.graph.runtime import Session
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing.graphs import random_feeds
 from edgeopt.transforms.base import EXACT, Evidence, Offer, Range, Rejection, Transform
+from edgeopt.transforms.calibration.observation import Channels
 from edgeopt.transforms.stages import transform_of
 
 RELATIVE = 2e-5
@@ -55,11 +56,23 @@ class NoEvidence:
         return self._reference
 
     def ranges(
-        self, model: ir.Model, names: Sequence[str], digest: str | None
+        self,
+        model: ir.Model,
+        names: Sequence[str],
+        digest: str | None,
+        *,
+        method: str = "minmax",
     ) -> tuple[Mapping[str, Range], str]:
         """No range of any value."""
-        del model, names, digest
+        del model, names, digest, method
         return {}, ""
+
+    def channels(
+        self, model: ir.Model, names: Sequence[str], *, axis: int = 1
+    ) -> Mapping[str, Channels]:
+        """No channel of any value."""
+        del model, names, axis
+        return {}
 
     def means(
         self,

@@ -24,6 +24,7 @@ from edgeopt.core.action import Action
 from edgeopt.core.data import Feed
 from edgeopt.core.profile import DeviceProfile
 from edgeopt.graph.editor import Editor
+from edgeopt.transforms.calibration.observation import Channels
 
 ShelfName = Literal["rewrite", "fuse", "prune", "quantize", "repair"]
 STAGES: tuple[ShelfName, ...] = ("rewrite", "fuse", "prune", "quantize", "repair")
@@ -73,13 +74,31 @@ class Evidence(Protocol):
     """
 
     def ranges(
-        self, model: ir.Model, names: Sequence[str], digest: str | None
+        self,
+        model: ir.Model,
+        names: Sequence[str],
+        digest: str | None,
+        *,
+        method: str = "minmax",
     ) -> tuple[Mapping[str, Range], str]:
         """Ranges of the named values, and the artifact's digest.
 
         With a digest the stored ranges are used where they hold all the names; else one
-        streaming pass over the calibration part runs.
+        streaming pass over the calibration part runs, the same for all methods.
+
+        A quantize action that offers methods has the parameter `range` (`minmax`, `average`,
+        `p99.99`, `mse`, `entropy`, each also with `+broad`: see `calibration.methods`) and hands
+        it on; without the parameter an action means `minmax`:
+
+            evidence.ranges(model, names, action.artifact("ranges"),
+                            method=str(action.get("range", "minmax")))
         """
+        ...
+
+    def channels(
+        self, model: ir.Model, names: Sequence[str], *, axis: int = 1
+    ) -> Mapping[str, Channels]:
+        """Per-channel extremes and sums of the named values, from the same pass."""
         ...
 
     def means(

@@ -1,15 +1,18 @@
 """`Statistics`: what transforms may know from the calibration part, each found out once.
 
 Calibration is one streaming pass: one sample's values are in memory at a time, and of a value
-only its running minimum and maximum are kept. A float graph is calibrated once for all its
-values, so that every candidate built from it shares the result.
+only an `Observation`. All range methods read the same observations. A value that was seen in
+one graph is known in every other that computes it in the same way, so that a candidate whose
+graph differs in one place is calibrated behind that place only.
 """
 
 import hashlib
 import io
 import itertools
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -20,9 +23,16 @@ from edgeopt.core.data import Feed, Part
 from edgeopt.core.protocols import Artifacts
 from edgeopt.graph.runtime import observe
 from edgeopt.transforms.base import Range
+from edgeopt.transforms.calibration.archive import Archive
+from edgeopt.transforms.calibration.identity import Identity
+from edgeopt.transforms.calibration.methods import method_of, plain
+from edgeopt.transforms.calibration.observation import Channels, Observation
+from edgeopt.transforms.calibration.passes import BUDGET_BYTES, passes
 
 Array = npt.NDArray[Any]
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, None)
+_KEPT = 4096
+"""Observations in memory, about 20 kB each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +49,11 @@ class Statistics:
         artifacts: Where ranges and repaired weights are kept.
         state: Output name to input name, where outputs of one sample feed the next of its group.
         limit: At most so many samples are used.
+        broad: Calibration samples under the data's own augmentations, for `+broad` ranges; at
+            most `limit` of them are used. None: such ranges are those of the part alone.
+        kept: Folder in which observations outlive the process; None keeps none.
+        data_digest: Of the data set; names the files in `kept`.
+        budget_bytes: Of one sample's values that are looked at in one pass.
     """
 
     def __init__(
@@ -48,14 +63,24 @@ class Statistics:
         *,
         state: Mapping[str, str] | None = None,
         limit: int = 256,
+        broad: Part | None = None,
+        kept: Path | None = None,
+        data_digest: str = "",
+        budget_bytes: int = BUDGET_BYTES,
     ) -> None:
         self._part = part.take(limit) if part is not None else None
+        self._broad = broad.take(limit) if broad is not None else None
         self._artifacts = artifacts
         self._state = dict(state or {})
-        self._calibrated: dict[str, _Calibrated] = {}
-        self._tensor_digests: dict[int, tuple[Any, bytes]] = {}
+        self._budget_bytes = budget_bytes
+        self._archive = Archive(kept if data_digest else None)
+        self._data = f"{data_digest} {len(self._part or ())} {len(self._broad or ())}"
+        self._calibrated: dict[tuple[str, str], _Calibrated] = {}
+        self._identity = Identity()
+        self._seen: OrderedDict[tuple[str, str], Observation] = OrderedDict()
         self._means: dict[tuple[Any, ...], Mapping[str, npt.NDArray[np.float64]]] = {}
         self._reference: ir.Model | None = None
+        self._float_keys: dict[str, str] = {}
         self._float_digest = ""
 
     @property
@@ -63,14 +88,25 @@ class Statistics:
         """The float graph of the build under way."""
         return self._reference
 
+    @property
+    def known(self) -> int:
+        """How many values there are observations of, over all graphs."""
+        return len(self._seen)
+
     def remember_float(self, model: ir.Model) -> None:
         """Take a graph as `reference`; whoever calls does not change it any more."""
         if model is not self._reference:
             self._reference = model
-            self._float_digest = self._digest(model)
+            self._float_keys = self._identity.of_values(model.graph)
+            self._float_digest = _digest(self._float_keys)
 
     def ranges(
-        self, model: ir.Model, names: Sequence[str], digest: str | None
+        self,
+        model: ir.Model,
+        names: Sequence[str],
+        digest: str | None,
+        *,
+        method: str = "minmax",
     ) -> tuple[Mapping[str, Range], str]:
         """Ranges of values of a float graph, and the digest of the artifact that holds them.
 
@@ -78,18 +114,43 @@ class Statistics:
             model: The float graph.
             names: Values that are needed; those that no sample showed are missing in the result.
             digest: Of stored ranges, which are used where they hold all the names.
+            method: One of `calibration.methods.METHODS`, or with `+broad` behind it.
+
+        Raises:
+            UsageError: There is no such method.
         """
         stored = None if digest is None else self._stored(digest)
         if digest is not None and stored is not None and all(name in stored for name in names):
             return {name: stored[name] for name in names}, digest
         if self._part is None:
             return {}, ""
-        key = self._digest(model)
+        key = _digest(self._keys(model)), method
         if key not in self._calibrated:
-            self._calibrated[key] = self._calibrate(model)
+            self._calibrated[key] = self._calibrate(model, method)
         found = self._calibrated[key]
         held = {name: found.ranges[name] for name in names if name in found.ranges}
         return held, found.digest
+
+    def channels(
+        self, model: ir.Model, names: Sequence[str], *, axis: int = 1
+    ) -> Mapping[str, Channels]:
+        """Per-channel figures of values of a float graph over the calibration part.
+
+        Args:
+            model: The float graph.
+            names: Values; those without channels on the axis, or whose number of channels
+                differs from sample to sample, are missing in the result.
+            axis: 1, or -1.
+        """
+        if self._part is None:
+            return {}
+        seen = self._observations(model, "part")
+        found: dict[str, Channels] = {}
+        for name in names:
+            kept = None if name not in seen else seen[name].channels.get(axis)
+            if kept is not None:
+                found[name] = kept
+        return found
 
     def means(
         self,
@@ -105,7 +166,7 @@ class Statistics:
             return self._means[key]
         sums: dict[str, npt.NDArray[np.float64]] = {}
         counts: dict[str, int] = {}
-        for found in itertools.islice(self._observed(model, names), limit):
+        for found in itertools.islice(self._observed(model, names, self._part), limit):
             for name, array in found.items():
                 channel = axis % array.ndim
                 others = tuple(index for index in range(array.ndim) if index != channel)
@@ -145,32 +206,66 @@ class Statistics:
         rows = zip(arrays["names"], arrays["low"], arrays["high"], strict=True)
         return {str(name): Range(low=float(low), high=float(high)) for name, low, high in rows}
 
-    def _calibrate(self, model: ir.Model) -> _Calibrated:
-        names = [value.name for value in _float_values(model.graph) if value.name]
-        lows: dict[str, float] = {}
-        highs: dict[str, float] = {}
-        for found in self._observed(model, names):
-            for name, array in found.items():
-                low, high = float(array.min()), float(array.max())
-                lows[name] = min(lows.get(name, low), low)
-                highs[name] = max(highs.get(name, high), high)
-        finite = [name for name in lows if np.isfinite(lows[name]) and np.isfinite(highs[name])]
+    def _calibrate(self, model: ir.Model, method: str) -> _Calibrated:
+        name, broad = plain(method)
+        find = method_of(name)
+        seen = self._observations(model, "part")
+        if broad and self._broad is not None:
+            more = self._observations(model, "broad")
+            seen = {key: one.merged(more[key]) for key, one in seen.items() if key in more}
+        ranges = {key: find(one) for key, one in seen.items() if one.finite}
         digest = self.keep(
             {
-                "names": np.array(finite, dtype=np.str_),
-                "low": np.array([lows[name] for name in finite]),
-                "high": np.array([highs[name] for name in finite]),
+                "names": np.array(list(ranges), dtype=np.str_),
+                "low": np.array([found.low for found in ranges.values()]),
+                "high": np.array([found.high for found in ranges.values()]),
             }
         )
-        ranges = {name: Range(low=lows[name], high=highs[name]) for name in finite}
         return _Calibrated(ranges, digest)
 
-    def _observed(self, model: ir.Model, names: Sequence[str]) -> Iterator[dict[str, Array]]:
+    def _observations(self, model: ir.Model, source: str) -> dict[str, Observation]:
+        """Observations of all float values of a graph, from the part or from the broad one."""
+        keys = self._keys(model)
+        names = [value.name for value in _float_values(model.graph) if value.name]
+        if any((source, keys[name]) not in self._seen for name in names):
+            self._look(model, source, {name: keys[name] for name in names})
+        found: dict[str, Observation] = {}
+        for name in names:
+            held = self._seen[source, keys[name]]
+            self._seen.move_to_end((source, keys[name]))
+            if held.samples:
+                found[name] = held
+        while len(self._seen) > max(_KEPT, 2 * len(names)):
+            self._seen.popitem(last=False)
+        return found
+
+    def _look(self, model: ir.Model, source: str, keys: Mapping[str, str]) -> None:
+        """See to it that all the values are known: from the archive, else from the samples."""
+        content = f"{self._data} {source} {_digest(keys)}"
+        name = hashlib.sha256(content.encode()).hexdigest()
+        for key, one in self._archive.load(name).items():
+            self._seen.setdefault((source, key), one)
+        missing = {key: value for value, key in keys.items() if (source, key) not in self._seen}
+        if not missing:
+            return
+        part = self._part if source == "part" else self._broad
+        assert part is not None, "the caller asks for parts that are there"
+        found = {key: Observation() for key in missing}
+        for some in passes(model.graph, list(missing.values()), part.feeds[0], self._budget_bytes):
+            for values in self._observed(model, some, part):
+                for value, array in values.items():
+                    found[keys[value]].add(array)
+        self._seen |= {(source, key): one for key, one in found.items()}
+        self._archive.store(name, {key: self._seen[source, key] for key in keys.values()})
+
+    def _observed(
+        self, model: ir.Model, names: Sequence[str], part: Part | None
+    ) -> Iterator[dict[str, Array]]:
         """Float values of every sample, one after the other; empty and absent ones left out."""
         state: dict[str, Array] = {}
         asked = [*names, *self._state]
         wanted = set(names)
-        for found in observe(model, asked, self._chained(state)):
+        for found in observe(model, asked, _chained(part, state)):
             state.update({self._state[output]: found[output] for output in self._state})
             yield {
                 name: array
@@ -178,51 +273,27 @@ class Statistics:
                 if name in wanted and _is_float(array) and array.size
             }
 
-    def _chained(self, state: Mapping[str, Array]) -> Iterator[Feed]:
-        """Samples, with the state that the sample before left behind within a group."""
-        if self._part is None:
-            return
-        groups = self._part.group
-        for index, feed in enumerate(self._part.feeds):
-            goes_on = index > 0 and groups is not None and groups[index] == groups[index - 1]
-            yield {**feed, **state} if goes_on else feed
+    def _keys(self, model: ir.Model) -> dict[str, str]:
+        """Name to digest of all values of a graph."""
+        if model is self._reference:
+            return self._float_keys
+        return self._identity.of_values(model.graph)
 
-    def _digest(self, model: ir.Model) -> str:
-        """What the values of a graph depend on: its nodes and its constants."""
-        if model is self._reference and self._float_digest:
-            return self._float_digest
-        state = hashlib.sha256()
-        for value in model.graph.initializers.values():
-            state.update(f"{value.name}=".encode() + self._tensor(value.const_value))
-        for node in model.graph:
-            state.update(self._described(node))
-        return "sha256:" + state.hexdigest()
 
-    def _described(self, node: ir.Node) -> bytes:
-        inputs = [None if value is None else value.name for value in node.inputs]
-        outputs = [value.name for value in node.outputs]
-        head = f"{node.domain}:{node.op_type}{inputs}{outputs}".encode()
-        for name, attribute in node.attributes.items():
-            content = attribute.value
-            if attribute.type is ir.AttributeType.TENSOR:
-                head += name.encode() + self._tensor(content)
-            elif attribute.type is ir.AttributeType.GRAPH:
-                inner = cast("ir.Graph", content)
-                head += b"".join(self._described(part) for part in inner)
-                held = inner.initializers.values()
-                head += b"".join(self._tensor(value.const_value) for value in held)
-            else:
-                head += f"{name}={content!r}".encode()
-        return head
+def _chained(part: Part | None, state: Mapping[str, Array]) -> Iterator[Feed]:
+    """Samples, with the state that the sample before left behind within a group."""
+    if part is None:
+        return
+    groups = part.group
+    for index, feed in enumerate(part.feeds):
+        goes_on = index > 0 and groups is not None and groups[index] == groups[index - 1]
+        yield {**feed, **state} if goes_on else feed
 
-    def _tensor(self, tensor: Any) -> bytes:
-        """Digest of a tensor's content; tensors are immutable and shared, so once each."""
-        held = self._tensor_digests.get(id(tensor))
-        if held is None or held[0] is not tensor:
-            content = b"" if tensor is None else tensor.tobytes() + str(tensor.dtype).encode()
-            held = (tensor, hashlib.sha256(content).digest())
-            self._tensor_digests[id(tensor)] = held
-        return held[1]
+
+def _digest(keys: Mapping[str, str]) -> str:
+    """Of a graph: the names of its values and what they depend on."""
+    content = "\n".join(f"{name}={key}" for name, key in keys.items())
+    return "sha256:" + hashlib.sha256(content.encode()).hexdigest()
 
 
 def _float_values(graph: ir.Graph) -> Iterable[ir.Value]:
