@@ -58,6 +58,8 @@ zoo-check: setup ## every model of the zoo on its own data (fetches 130 MB)
 
 benchmarks: setup ## reproduce the figures that the documentation claims
 	$(BIN)/python benchmarks/build.py
+	$(BIN)/python benchmarks/fleet.py
+	$(BIN)/python benchmarks/noise_floor.py
 
 wheel: setup ## build the wheel into dist/
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .

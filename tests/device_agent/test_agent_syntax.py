@@ -1,6 +1,7 @@
 """The agent must parse and run on Python 3.6, which this host's linters do not know."""
 
 import ast
+import subprocess
 import sys
 from pathlib import Path
 
@@ -59,6 +60,17 @@ def test_uses_only_what_a_device_has(path: Path) -> None:
             assert node.attr not in BANNED_NAMES
         if isinstance(node, ast.keyword):
             assert node.arg not in BANNED_KEYWORDS
+
+
+def test_vermin_finds_nothing_newer(tmp_path: Path) -> None:
+    """Functions, members and arguments of the library too; it does see a later one."""
+    check = [sys.executable, "-m", "vermin", "-t=3.6-", "--no-tips", "--quiet"]
+    assert subprocess.run([*check, str(FOLDER)], check=False).returncode == 0
+    later = tmp_path / "later.py"
+    later.write_text("import time
+time.time_ns()
+")
+    assert subprocess.run([*check, str(later)], check=False).returncode != 0
 
 
 def test_the_check_sees_what_it_bans() -> None:
