@@ -1,4 +1,4 @@
-"""The model beside itself, again and again: how often the interval is wrong, and what noise remains.
+"""The model beside itself, again and again: how often intervals are wrong, what noise remains.
 
     python benchmarks/noise_floor.py [--times 40] [--device local] [--model ...] [--protocol normal]
 

@@ -67,9 +67,7 @@ def test_vermin_finds_nothing_newer(tmp_path: Path) -> None:
     check = [sys.executable, "-m", "vermin", "-t=3.6-", "--no-tips", "--quiet"]
     assert subprocess.run([*check, str(FOLDER)], check=False).returncode == 0
     later = tmp_path / "later.py"
-    later.write_text("import time
-time.time_ns()
-")
+    later.write_text("import time; time.time_ns()")
     assert subprocess.run([*check, str(later)], check=False).returncode != 0
 
 
