@@ -86,7 +86,14 @@ def workshop_for(
     part, state = (None, None) if data is None else (data.calibration, data.state)
     return Workshop(
         subject.model,
-        evidence=Statistics(part, workspace.artifacts, state=state),
+        evidence=Statistics(
+            part,
+            workspace.artifacts,
+            state=state,
+            broad=None if data is None else data.broad,
+            kept=workspace.folder / "calibration",
+            data_digest="" if data is None else data.digest,
+        ),
         opset_ceiling=opset_ceiling,
         feed=feed if data is None else data.calibration.feeds[0],
         data_digest="" if data is None else data.digest,

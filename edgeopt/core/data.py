@@ -65,6 +65,8 @@ class DataSet:
         metric_options: Options of the metric that belong to the data (class names, a charset).
         metric: The metric that the data or the user names; empty where neither does.
         notes: What a reader of results must know about the data, one sentence each.
+        broad: Calibration samples under the built-in shifts, for ranges that hold on them too;
+            None where none fits. Without targets.
     """
 
     digest: str
@@ -76,6 +78,7 @@ class DataSet:
     metric_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     metric: str = ""
     notes: tuple[str, ...] = ()
+    broad: Part | None = None
 
     @property
     def labelled(self) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from edgeopt.core.data import Feed, Part
+from edgeopt.core.data import Array, Feed, Part
 from edgeopt.core.model import Model, TensorSpec
 from edgeopt.data.options import KINDS, DataOptions, nearest
 from edgeopt.data.preprocess import image_layout
@@ -60,6 +61,47 @@ def built_in_probes(
     _require(chosen, shifts, subject.kind)
     probes = tuple(_shifted(test, name, shifts[name], subject, options.seed) for name in chosen)
     return probes, ()
+
+
+def broadened(calibration: Part, model: Model, options: DataOptions) -> Part | None:
+    """Calibration samples under the built-in shifts, each at half and at full strength.
+
+    For whoever derives ranges from data: what a probe does to values is then among what was
+    seen. Sample after sample (group after group) takes the next shift, and the samples are gone
+    through once for each; None where no built-in shift fits.
+    """
+    if options.probes == () or not len(calibration):
+        return None
+    subject = _subject(calibration, model, options)
+    if subject is None or subject.kind not in _SHIFTS:
+        return None
+    shifts = _SHIFTS[subject.kind]
+    if options.probes is not None:
+        shifts = {name: shift for name, shift in shifts.items() if name in options.probes}
+    if not shifts:
+        return None
+    variants = [
+        _shifted(calibration, name, shift, subject, options.seed, share)
+        for name, shift in shifts.items()
+        for share in (0.5, 1.0)
+    ]
+    count = len(calibration)
+    owner = np.arange(count) if calibration.group is None else _ranks(calibration.group)
+
+    def at(index: int) -> Feed:
+        turn, sample = divmod(index, count)
+        return variants[(int(owner[sample]) + turn) % len(variants)].feeds[sample]
+
+    positions = np.arange(count * len(variants))
+    group = None
+    if calibration.group is not None:
+        group = owner[positions % count] + positions // count * (int(owner.max()) + 1)
+    return Part(name="broad", feeds=LazyFeeds(at, positions), group=group)
+
+
+def _ranks(group: Array) -> npt.NDArray[np.int64]:
+    """The number of each sample's group, groups counted in order."""
+    return np.concatenate([[0], np.cumsum(group[1:] != group[:-1])]).astype(np.int64)
 
 
 def _none(options: DataOptions, reason: str) -> tuple[tuple[Part, ...], tuple[str, ...]]:
@@ -117,7 +159,10 @@ def _axes(spec: TensorSpec, kind: str, rank: int) -> tuple[int | None, tuple[int
     return (3, (1, 2)) if image_layout(spec.shape) == "nhwc" else (1, (2, 3))
 
 
-def _shifted(test: Part, name: str, shift: Shift, subject: _Subject, seed: int) -> Part:
+def _shifted(
+    test: Part, name: str, shift: Shift, subject: _Subject, seed: int, share: float = 1.0
+) -> Part:
+    """A part under a shift, of which `share` of the way is gone."""
     known = subject.known
     if known is None:
         raise ValueError("only inputs with statistics are shifted")
@@ -125,10 +170,12 @@ def _shifted(test: Part, name: str, shift: Shift, subject: _Subject, seed: int) 
 
     def at(index: int) -> Feed:
         feed = test.feeds[index]
-        given = feed[subject.name]
+        given = feed[subject.name].astype(np.float64)
         generator = np.random.default_rng([seed, salt, index])
-        found = shift(given.astype(np.float64), known, generator).astype(given.dtype)
-        return {**feed, subject.name: found}
+        found = shift(given, known, generator)
+        if share != 1.0:
+            found = given + share * (found - given)
+        return {**feed, subject.name: found.astype(feed[subject.name].dtype)}
 
     return _over(test, name, at)
 

@@ -7,7 +7,7 @@ from data_models import FRAMES, IMAGES, TOKENS, model
 from edgeopt.core.data import Part
 from edgeopt.core.model import Model
 from edgeopt.data.options import DataOptions
-from edgeopt.data.probes import built_in_probes
+from edgeopt.data.probes import broadened, built_in_probes
 from edgeopt.errors import DataError
 
 
@@ -106,3 +106,42 @@ def test_probes_that_do_not_fit_are_refused() -> None:
     ):
         with pytest.raises(DataError):
             _shifted(part, subject, **options)
+
+
+def test_broadened_samples_take_each_shift_in_turn() -> None:
+    """Every sample comes under every shift, at half and at full strength, next ones differing."""
+    part = _images()
+    found = broadened(part, IMAGES, DataOptions(probes=("contrast",)))
+    assert found is not None
+    assert len(found) == 2 * len(part)
+    shares = [
+        found.feeds[i]["x"].std() / part.feeds[i % len(part)]["x"].std() for i in range(len(found))
+    ]
+    np.testing.assert_allclose(shares[: len(part)], [0.75, 0.5] * 6, rtol=1e-3)
+    np.testing.assert_allclose(shares[len(part) :], [0.5, 0.75] * 6, rtol=1e-3)
+    every = broadened(part, IMAGES, DataOptions())
+    assert every is not None
+    assert len(every) == 10 * len(part)
+
+
+def test_broadened_groups_stay_whole() -> None:
+    """All samples of a group are under one shift, and each turn has groups of its own."""
+    x = np.random.default_rng(0).normal(size=(6, 1, 512)).astype(np.float32)
+    part = Part(name="c", feeds=[{"x": row} for row in x], group=np.array([7, 7, 7, 2, 2, 5]))
+    audio = model({"x": ("float32", "n", 512)})
+    found = broadened(part, audio, DataOptions(probes=("level",)))
+    assert found is not None
+    assert found.group is not None
+    assert found.group.tolist() == [0, 0, 0, 1, 1, 2, 3, 3, 3, 4, 4, 5]
+    sizes = [float(np.abs(found.feeds[i]["x"]).max() / np.abs(x[i % 6]).max()) for i in range(12)]
+    halves = [0.625] * 3 + [0.25] * 2 + [0.625] + [0.25] * 3 + [0.625] * 2 + [0.25]
+    np.testing.assert_allclose(sizes, halves, rtol=1e-5)
+
+
+def test_nothing_is_broadened_where_no_shift_fits() -> None:
+    """Tokens, switched-off probes and empty parts have none."""
+    names = [spec.name for spec in TOKENS.inputs]
+    tokens = Part(name="c", feeds=[dict.fromkeys(names, np.ones((1, 4), np.int64))])
+    assert broadened(tokens, TOKENS, DataOptions()) is None
+    assert broadened(_images(), IMAGES, DataOptions(probes=())) is None
+    assert broadened(_images(count=0), IMAGES, DataOptions()) is None
