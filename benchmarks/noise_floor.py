@@ -39,7 +39,7 @@ def main() -> None:
     excluded, verdicts = 0, dict[str, int]()
     with tempfile.TemporaryDirectory() as folder:
         feeds = Path(folder) / "feeds.npz"
-        write_feeds(random_feeds(model, FEEDS), feeds)
+        write_feeds(random_feeds(model, FEEDS, shapes={}), feeds)
         for number in range(given.times):
             with open_device(given.device, Path(folder) / "agent") as device:
                 found = measure(
