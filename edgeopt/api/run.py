@@ -122,7 +122,7 @@ def _search(ready: Ready, lane: Lane, meeting: Meeting, progress: Progress) -> N
     finally:
         meeting.arrive(lane.device)
     if len(ready.lanes) > 1:
-        meeting.wait(lane.stopped, lane.budget_s)
+        meeting.wait(lane.stopped, lane.left_s())
         lane.cross(ready.exchange.finalists(lane.device))
     lane.rebuild()
 

@@ -148,7 +148,7 @@ class Lane:
         The fastest come first: slow ones take longest and are wanted least.
         """
         scoring: dict[str, Future[Trial]] = {}
-        while not self.stopped() and self._left() > self.reserve_s:
+        while not self.stopped() and self.left_s() > self.reserve_s:
             open_ = [t for t in self.front().members if t.protocol != NORMAL.name]
             fresh = [t for t in open_ if t.candidate.key not in scoring]
             if fresh:
@@ -167,7 +167,7 @@ class Lane:
         """Measure here, under the stronger protocol, what was chosen on other devices."""
         scoring: dict[str, Future[Trial]] = {}
         for candidate in candidates:
-            if self.stopped() or self._left() <= 0:
+            if self.stopped() or self.left_s() <= 0:
                 break
             if self._stored(candidate, NORMAL) is None:
                 scoring[candidate.key] = self._later("transfer", candidate, NORMAL, "")
@@ -207,7 +207,7 @@ class Lane:
             if known is not None:
                 found.append(known)
                 continue
-            ended = self.stopped() or self._left() < CONFIRM_SHARE * self.budget_s
+            ended = self.stopped() or self.left_s() < CONFIRM_SHARE * self.budget_s
             if ended:
                 break
             if self._spare(candidate):
@@ -287,7 +287,7 @@ class Lane:
         """Open the device again, unless another thread of this lane already did."""
         with self._reopening:
             if self.bench is lost:
-                self.bench = self.reopen(lost, self._left(), error)
+                self.bench = self.reopen(lost, self.left_s(), error)
 
     def _conclude(
         self,
@@ -318,10 +318,11 @@ class Lane:
         finally:
             self.book.release(prepared.asked)
         trial = self.book.add(trial)
-        self.progress(_line(trial, self._left()))
+        self.progress(_line(trial, self.left_s()))
         return trial
 
-    def _left(self) -> float:
+    def left_s(self) -> float:
+        """Seconds of the budget that are left; negative where it is overdrawn."""
         return self.budget_s - (time.monotonic() - self.start_s)
 
     def _drop_models(self) -> None:
