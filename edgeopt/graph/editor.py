@@ -134,7 +134,8 @@ class Editor:
         taken over where `new` has none, and always for a graph output: it is a contract.
         """
         name, old_new_name = old.name, new.name
-        was_output = [i for i, output in enumerate(self.graph.outputs) if output is old]
+        outputs = self._owner(old).outputs
+        was_output = [i for i, output in enumerate(outputs) if output is old]
         self.replace_uses(old, new)
         old.name = f"{name}__replaced"
         new.name = name
@@ -142,16 +143,23 @@ class Editor:
         new.shape = old.shape if was_output or new.shape is None else new.shape
         new.type = old.type if was_output or new.type is None else new.type
         for index in was_output:
-            self.graph.outputs[index] = new
+            outputs[index] = new
 
         def restore() -> None:
             for index in was_output:
-                self.graph.outputs[index] = old
+                outputs[index] = old
             new.name = old_new_name
             old.name = name
             new.shape, new.type = shape, dtype
 
         self._undo.append(restore)
+
+    def import_domain(self, domain: str, version: int) -> None:
+        """Declare the operator set of a domain where the model does not yet."""
+        opsets = self.graph.opset_imports
+        if domain not in opsets:
+            opsets[domain] = version
+            self._undo.append(lambda: opsets.__delitem__(domain))
 
     def set_shape(self, value: ir.Value, shape: ir.Shape | None) -> None:
         """Change what is recorded about a value's shape."""
@@ -194,7 +202,7 @@ class Editor:
 
     def drop_initializer(self, value: ir.Value) -> None:
         """Take a constant out that nobody uses any more."""
-        graph, name = self.graph, value.name
+        graph, name = self._owner(value), value.name
         if name is None or value.uses():
             raise ValueError(f"initializer {name!r} is still used")
         # A dict keeps insertion order, and the order is part of the bytes: rebuild it on undo.
@@ -231,8 +239,12 @@ class Editor:
             waiting += [p for value in inputs if (p := value.producer()) is not None]
             for value in dict.fromkeys(inputs):
                 constant = value.is_initializer() and not value.is_graph_input()
-                if constant and value.graph is self.graph and not _used(value):
+                if constant and not _used(value):
                     self.drop_initializer(value)
+
+    def _owner(self, value: ir.Value) -> ir.Graph:
+        """The graph that a value belongs to: the main one, or the body of an If or a loop."""
+        return value.graph if isinstance(value.graph, ir.Graph) else self.graph
 
 
 def new_node(

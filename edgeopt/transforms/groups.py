@@ -27,6 +27,7 @@ ARITHMETIC = frozenset({"Add", "Mul", "Sigmoid", "LeakyRelu", "AveragePool", "Gl
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 GROUPS_AT_MOST = 40
 _REPLACED = "__replaced"
+_KEY = "edgeopt.quantize.groups"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,47 @@ class Group:
 
     name: str
     nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Held:
+    groups: tuple[Group, ...]
+    weighted: frozenset[str]
+
+
+def hold_groups(model: ir.Model) -> None:
+    """Write the groups of a float graph into its metadata, which goes with its clones.
+
+    For transforms that replace weighted nodes by other operators: afterwards the graph itself
+    no longer shows its groups.
+    """
+    graph = model.graph
+    if not holds_groups(graph):
+        weighted = frozenset(name_of(node.outputs[0]) for node in graph if is_weighted(node))
+        graph.meta[_KEY] = _Held(groups=groups(model), weighted=weighted)
+
+
+def holds_groups(graph: ir.Graph) -> bool:
+    """Whether the groups that the graph had in float are known."""
+    return _KEY in graph.meta
+
+
+def float_groups(model: ir.Model) -> tuple[Group, ...]:
+    """The groups that a graph had before any of its nodes was replaced."""
+    held = _held(model.graph)
+    return groups(model) if held is None else held.groups
+
+
+def _held(graph: ir.Graph) -> _Held | None:
+    return graph.meta.get(_KEY)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+
+
+def replaced(model: ir.Model) -> frozenset[str]:
+    """Names of values whose weighted node was replaced by other operators."""
+    held = _held(model.graph)
+    if held is None:
+        return frozenset()
+    return held.weighted - {name_of(n.outputs[0]) for n in model.graph if is_weighted(n)}
 
 
 def name_of(value: ir.Value) -> str:
@@ -121,12 +163,17 @@ def float_users(value: ir.Value) -> tuple[ir.Node, ...]:
     """Users of a value, those behind its pair included, the pair itself not."""
     found: dict[ir.Node, None] = {}
     for user, _ in value.uses():
-        if user.op_type == "QuantizeLinear":
-            for dequantize, _ in user.outputs[0].uses():
-                found |= {behind: None for behind, _ in dequantize.outputs[0].uses()}
-        else:
-            found[user] = None
+        found |= dict.fromkeys(_behind(user) if user.op_type == "QuantizeLinear" else (user,))
     return tuple(found)
+
+
+def _behind(quantizer: ir.Node) -> Iterator[ir.Node]:
+    """Users of the floats that codes become, after whatever moves them as codes."""
+    for user, _ in quantizer.outputs[0].uses():
+        if user.op_type == "DequantizeLinear":
+            yield from (behind for behind, _ in user.outputs[0].uses())
+        elif user.op_type != "Shape":
+            yield from _behind(user)
 
 
 def is_output(value: ir.Value) -> bool:
@@ -228,9 +275,18 @@ def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) 
     all_moving = len(owners) == len(node.inputs) > 1
     if node.op_type in JOINING:
         return max(owners) if all_moving else None
-    if node.op_type in ARITHMETIC:
+    if node.op_type in ARITHMETIC and not any(_is_error_function(value) for value in sources):
         return max(owners) if len(sources) == len(node.inputs) else None
     return None
+
+
+def _is_error_function(value: ir.Value) -> bool:
+    """Whether a value is 1 + erf(..): the spelled GELU, which the runtime fuses in float only."""
+    made = value.producer()
+    if made is None or made.op_type != "Add":
+        return False
+    before = (value.producer() for _, value in activations(made))
+    return any(node is not None and node.op_type == "Erf" for node in before)
 
 
 def _lowest(node: ir.Node) -> float | None:

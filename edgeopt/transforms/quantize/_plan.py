@@ -20,6 +20,7 @@ from edgeopt.transforms.groups import (
     activations,
     fuses,
     groups,
+    holds_groups,
     name_of,
 )
 from edgeopt.transforms.quantize._scale import Scale, gate_scale_of, scale_of
@@ -72,20 +73,35 @@ def plan_of(model: ir.Model, action: Action, evidence: Evidence) -> Plan | Rejec
     """The plan of a graph, computed where it holds no pairs yet, else the one that it came with."""
     graph = model.graph
     held = held_plan(graph)
-    if holds_quantizers(graph):
-        if held is None:
-            return Rejection(reason="the model came with quantizers of its own")
+    if holds_quantizers(graph) and held is not None:
         if held.graph is not graph:
             held = replace(held, graph=graph, nodes=_by_name(graph))
             graph.meta[_KEY] = held
         return held
+    source = _float_form(model, evidence)
+    if source is None:
+        return Rejection(reason="the model came with quantizers of its own")
+    plan = replace(_planned(source, action, evidence), graph=graph, nodes=_by_name(graph))
+    graph.meta[_KEY] = plan
+    return plan
+
+
+def _float_form(model: ir.Model, evidence: Evidence) -> ir.Model | None:
+    """The graph without any quantizer; other transforms of the shelf may have been here first."""
+    reference = evidence.reference
+    if holds_groups(model.graph) and reference is not None:
+        model = reference
+    return None if holds_quantizers(model.graph) else model
+
+
+def _planned(model: ir.Model, action: Action, evidence: Evidence) -> Plan:
     found = groups(model)
     members = frozenset(name for group in found for name in group.nodes)
-    nodes = _by_name(graph)
+    nodes = _by_name(model.graph)
     names = sorted(_coded_values(nodes[name] for name in members))
     ranges, digest = evidence.ranges(model, names, action.artifact("ranges"))
     plan = Plan(
-        graph=graph,
+        graph=model.graph,
         nodes=nodes,
         groups={group.name: group for group in found},
         members=members,
@@ -93,7 +109,6 @@ def plan_of(model: ir.Model, action: Action, evidence: Evidence) -> Plan | Rejec
         digest=digest,
     )
     _share(plan)
-    graph.meta[_KEY] = plan
     return plan
 
 
