@@ -20,25 +20,32 @@ from edgeopt.transforms.groups import (
     ARITHMETIC,
     JOINING,
     MOVING,
+    Group,
     activations,
-    groups,
+    float_groups,
+    hold_groups,
+    holds_groups,
     is_bias,
     is_output,
     is_quantized,
     is_weighted,
     name_of,
+    replaced,
     through,
 )
+from edgeopt.transforms.quantize._gemm import has_gemm_form, write_gemm
 from edgeopt.transforms.quantize._plan import Plan, held_plan, holds_quantizers, plan_of
 from edgeopt.transforms.quantize._weights import quantize_added_bias, quantize_constants
 
 OPSET_NEEDED = 13
+_GEMM_OPSET = 15
+"""Shape with an end, which a Gemm of a value with several free sizes needs."""
 
 
 class StaticQdq:
     """Integer arithmetic for a group, from calibrated ranges."""
 
-    version = 1
+    version = 2
     needs_data = True
     whole_model = False
 
@@ -51,18 +58,22 @@ class StaticQdq:
             name_of(node.outputs[0])
             for node in model.graph
             if is_weighted(node) and is_quantized(node)
-        }
+        } | replaced(model)
+        products = _with_gemm_form(model)
         return tuple(
             Action.of(
                 "static_qdq",
                 group.name,
+                version=self.version,
                 activation=types.activation,
                 weight=types.weight,
                 per_channel=types.per_channel,
                 reduce_range=types.reduce_range,
+                **form,
             )
-            for group in groups(model)
+            for group in float_groups(model)
             if quantized.isdisjoint(group.nodes)
+            for form in _forms(group, products)
         )
 
     def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
@@ -76,6 +87,8 @@ class StaticQdq:
         group = plan.groups.get(action.site)
         if group is None:
             return Rejection(reason="no weighted node makes this value")
+        if not replaced(editor.model).isdisjoint(group.nodes):
+            return Rejection(reason="its products are integer already")
         for name in group.nodes:
             refused = _quantize_node(editor, plan.nodes[name], plan, action)
             if refused is not None:
@@ -86,12 +99,24 @@ class StaticQdq:
 PLUGIN = StaticQdq()
 
 
+def _with_gemm_form(model: ir.Model) -> frozenset[str]:
+    if model.graph.opset_imports.get("", 0) < _GEMM_OPSET:
+        return frozenset()
+    return frozenset(name_of(node.outputs[0]) for node in model.graph if has_gemm_form(node))
+
+
+def _forms(group: Group, products: frozenset[str]) -> tuple[dict[str, bool], ...]:
+    """Products as Gemm first where there are any, then every node as it is."""
+    return ({},) if products.isdisjoint(group.nodes) else ({"gemm": True}, {})
+
+
 def _refused(model: ir.Model) -> Rejection | None:
     opset = model.graph.opset_imports.get("", 0)
     if opset < OPSET_NEEDED:
         reason = f"opset {opset} has no per-channel DequantizeLinear, {OPSET_NEEDED} has"
         return Rejection(reason=reason)
-    if holds_quantizers(model.graph) and held_plan(model.graph) is None:
+    ours = held_plan(model.graph) is not None or holds_groups(model.graph)
+    if holds_quantizers(model.graph) and not ours:
         return Rejection(reason="the model came with quantizers of its own")
     return None
 
@@ -102,6 +127,11 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
         return None
     if is_weighted(node) and is_quantized(node):
         return Rejection(reason="it is quantized already", nodes=(node.name or "",))
+    if node.graph is None:
+        # A bias that its Gemm has taken in.
+        return None
+    if action.get("gemm", False) and has_gemm_form(node):
+        return _quantize_as_gemm(editor, node, plan, action)
     if is_bias(node):
         return _quantize_bias_of(editor, node, plan, dtype)
     if node.op_type == "HardSwish" and not _is_gated(node, plan, dtype):
@@ -127,6 +157,24 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
             return pair
         _redirect(editor, made, pair)
     return None
+
+
+def _quantize_as_gemm(
+    editor: Editor, node: ir.Node, plan: Plan, action: Action
+) -> Rejection | None:
+    dtype = str(action.get("activation"))
+    if editor.model.graph.opset_imports.get("", 0) < _GEMM_OPSET:
+        return Rejection(reason=f"its Gemm form needs opset {_GEMM_OPSET}")
+    value = next(activations(node))[1]
+    matrix = value.shape is not None and len(value.shape) == 2
+    held = (_pair if matrix else _quantized)(editor, value, plan, dtype)
+    if isinstance(held, Rejection):
+        return held
+    source = plan.scale(name_of(value), dtype)
+    assert source is not None, "the codes of the activation were made with it"
+    hold_groups(editor.model)
+    made = write_gemm(editor, node, held, source, action)
+    return made if isinstance(made, Rejection) else None
 
 
 def _quantize_bias_of(editor: Editor, add: ir.Node, plan: Plan, dtype: str) -> Rejection | None:
@@ -183,13 +231,30 @@ def _makes_codes(node: ir.Node, plan: Plan) -> bool:
 
 def _pair(editor: Editor, value: ir.Value, plan: Plan, dtype: str) -> ir.Value | Rejection:
     """The dequantized form of a value; makes its pair where it has none."""
+    codes = _quantized(editor, value, plan, dtype)
+    if isinstance(codes, Rejection):
+        return codes
+    quantize = codes.producer()
+    assert quantize is not None, "it was just found"
+    for user, _ in codes.uses():
+        if user.op_type == "DequantizeLinear" and user.inputs[1] is quantize.inputs[1]:
+            return user.outputs[0]
+    inputs = [codes, *quantize.inputs[1:]]
+    output = f"{name_of(value)}__dequantized"
+    dequantize = new_node("DequantizeLinear", inputs, output=output, like=value)
+    editor.insert_after([dequantize], after=quantize)
+    return dequantize.outputs[0]
+
+
+def _quantized(editor: Editor, value: ir.Value, plan: Plan, dtype: str) -> ir.Value | Rejection:
+    """The codes of a value; quantizes it where nothing has yet."""
     name = name_of(value)
     for user, _ in value.uses():
         if user.op_type == "QuantizeLinear":
             held = user.outputs[0].dtype
             if held is not None and held.name.lower() != dtype:
                 return Rejection(reason=f"{name!r} is coded as {held.name.lower()} already")
-            return next(behind for behind, _ in user.outputs[0].uses()).outputs[0]
+            return user.outputs[0]
     found = plan.scale(name, dtype)
     if found is None:
         return Rejection(reason=f"calibration has no range of {name!r}")
@@ -198,15 +263,12 @@ def _pair(editor: Editor, value: ir.Value, plan: Plan, dtype: str) -> ir.Value |
     quantize = new_node("QuantizeLinear", [value, scale, zero], output=f"{name}__quantized")
     codes = quantize.outputs[0]
     codes.type, codes.shape = ir.TensorType(ir.DataType[dtype.upper()]), value.shape
-    dequantize = new_node(
-        "DequantizeLinear", [codes, scale, zero], output=f"{name}__dequantized", like=value
-    )
     producer = value.producer()
     if producer is not None:
-        editor.insert_after([quantize, dequantize], after=producer)
+        editor.insert_after([quantize], after=producer)
     else:
-        editor.insert([quantize, dequantize], before=next(iter(editor.graph)))
-    return dequantize.outputs[0]
+        editor.insert([quantize], before=next(iter(editor.graph)))
+    return codes
 
 
 def _redirect(editor: Editor, made: ir.Value, dequantized: ir.Value) -> None:
