@@ -16,7 +16,7 @@ SHAPES = st.sampled_from([(), (1,)])
 FLAGS = st.booleans()
 
 
-@pytest.mark.parametrize("name", ["hardswish", "hardsigmoid"])
+@pytest.mark.parametrize("name", ["gelu", "hardswish", "hardsigmoid"])
 @pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
 def test_exam(name: str, net: object) -> None:
     """Every pattern passes the exam of its shelf on every tiny net."""
@@ -146,3 +146,37 @@ def test_a_constant_of_higher_rank_is_no_scalar() -> None:
         dims.dim.add().dim_value = size
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 2
     assert not examine_exact("hardswish", model)
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+@pytest.mark.parametrize("form", ["half_first", "half_last", "halved"])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_gelu_in_every_spelling(approximate: bool, form: str, swapped: bool) -> None:
+    """Erf and Tanh form, the half before, behind or as a division, operands either way round."""
+    b = Builder()
+
+    def product(one: str, other: str, output: str) -> str:
+        return b.node("Mul", [other, one] if swapped else [one, other], output)
+
+    numbers = {"half": 0.5, "two": 2, "one": 1, "c": 0.044715, "k": np.sqrt(2 / np.pi)}
+    for name, number in {**numbers, "r": np.sqrt(0.5)}.items():
+        b.constant(name, np.full((), number, np.float32))
+    if approximate:
+        cube = product(product("x", "x", "square"), "x", "cube")
+        total = b.node("Add", ["x", product(cube, "c", "scaled")], "total")
+        inner = b.node("Tanh", [product(total, "k", "inner")], "curve")
+    else:
+        inner = b.node("Erf", [product("x", "r", "inner")], "curve")
+    gate = b.node("Add", ["one", inner] if swapped else [inner, "one"], "gate")
+    if form == "half_first":
+        product(product("x", "half", "h"), gate, "y")
+    elif form == "half_last":
+        product(product("x", gate, "p"), "half", "y")
+    else:
+        b.node("Div", [product("x", gate, "p"), "two"], "y")
+    shape = ("N", 3)
+    model = b.model([("x", "float32", shape)], [("y", "float32", shape)], opset=20)
+    (applied,) = examine_exact("gelu", model)
+    (node,) = applied.graph.graph
+    assert node.op_type == "Gelu"
+    assert node.attributes["approximate"].as_string() == ("tanh" if approximate else "none")

@@ -19,7 +19,7 @@ from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
 
-RULES = ["fold_add", "pad_channels", "se_resize"]
+RULES = ["fold_add", "pad_channels", "se_resize", "softmax_last_axis"]
 NETS = [
     graphs.conv_bn,
     graphs.conv_chain,
@@ -158,3 +158,18 @@ def test_a_constant_off_the_channel_axis_is_no_bias() -> None:
     b.node("Add", ["c", "row"], "y")
     model = b.model([("x", "float32", (1, 3, 4, 4))], [("y", "float32", (1, 4, 4, 4))])
     assert not examine_exact("fold_add", model)
+
+
+@QUICK
+@given(sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4), axis=st.integers(-4, 3))
+def test_softmax_runs_over_the_last_axis(sizes: list[int], axis: int) -> None:
+    """Any axis of any rank; it fires where something is behind the axis, and once."""
+    if not -len(sizes) <= axis < len(sizes):
+        return
+    b = Builder()
+    b.node("Softmax", ["x"], "y", axis=axis)
+    model = b.model([("x", "float32", sizes)], [("y", "float32", sizes)])
+    applied = examine_exact("softmax_last_axis", model)
+    assert len(applied) == int(any(size > 1 for size in sizes[axis % len(sizes) + 1 :]))
+    _, rule = transform_of("softmax_last_axis")
+    assert not any(rule.sites(one.graph, offer()) for one in applied)

@@ -1,10 +1,10 @@
-"""The spellings of a hard sigmoid that exporters write."""
+"""The spellings of gates and of products that exporters write."""
 
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from edgeopt.graph.editor import array_of
+from edgeopt.graph.editor import array_of, sole_user
 from edgeopt.transforms.local_rule import floating, input_of
 
 TOLERANCE = 1e-6
@@ -132,3 +132,24 @@ def _clipped_from_zero(node: ir.Node) -> float | None:
     if low != 0 or high is None or high <= 0:
         return None
     return high
+
+
+def factors_of(value: ir.Value, *, top: bool = True) -> tuple[list[ir.Value], float]:
+    """A product flattened: the values that are multiplied, and the number before them.
+
+    Stops at values with several users. x is one (gate and product read it), so that an x that is
+    a product itself stays whole.
+    """
+    node = value.producer()
+    if node is None or node.domain or not (top or sole_user(value)):
+        return [value], 1.0
+    step = step_of(value)
+    if step is not None and not step.offset:
+        values, number = factors_of(step.source, top=False)
+        return values, number * step.factor
+    left, right = (*node.inputs, None, None)[:2]
+    if node.op_type != "Mul" or left is None or right is None:
+        return [value], 1.0
+    one, first = factors_of(left, top=False)
+    two, second = factors_of(right, top=False)
+    return [*one, *two], first * second

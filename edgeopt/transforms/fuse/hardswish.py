@@ -18,7 +18,7 @@ import onnx_ir as ir
 
 from edgeopt.graph.editor import Editor, new_node, sole_user
 from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.fuse._gates import close, gates_of, step_of
+from edgeopt.transforms.fuse._gates import close, factors_of, gates_of
 from edgeopt.transforms.local_rule import LocalRule, refuse, site_of
 
 _TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
@@ -31,7 +31,7 @@ class _Spelled:
 
 
 def _match(root: ir.Node) -> _Spelled | Rejection:
-    factors, number = _factors(root.outputs[0])
+    factors, number = factors_of(root.outputs[0])
     if len(factors) != 2:
         return refuse("it is no product of two values", root)
     for source, other in (tuple(factors), tuple(reversed(factors))):
@@ -47,27 +47,6 @@ def _match(root: ir.Node) -> _Spelled | Rejection:
             return refuse(f"no kernel for {source.dtype}", root)
         return _Spelled(root, source)
     return refuse("neither factor is a hard sigmoid of the other", root)
-
-
-def _factors(value: ir.Value, *, top: bool = True) -> tuple[list[ir.Value], float]:
-    """A product flattened: the values that are multiplied, and the number before them.
-
-    Stops at values with several users. x is one (gate and product read it), so that an x that is
-    a product itself stays whole.
-    """
-    node = value.producer()
-    if node is None or node.domain or not (top or sole_user(value)):
-        return [value], 1.0
-    step = step_of(value)
-    if step is not None and not step.offset:
-        values, number = _factors(step.source, top=False)
-        return values, number * step.factor
-    left, right = (*node.inputs, None, None)[:2]
-    if node.op_type != "Mul" or left is None or right is None:
-        return [value], 1.0
-    one, first = _factors(left, top=False)
-    two, second = _factors(right, top=False)
-    return [*one, *two], first * second
 
 
 def _rewrite(editor: Editor, found: _Spelled) -> None:

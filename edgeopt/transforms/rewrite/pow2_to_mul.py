@@ -3,7 +3,8 @@
     Pow(x, 2)  =  x · x
 
 It must not fire on another exponent, on one of a higher rank than x (it would change the shape),
-on integers (some runtimes have no product of their type), or where the exponent is computed.
+on integers (some runtimes have no product of their type), where the exponent is computed, or
+where a mean is taken of it: that is a variance, and runtimes know normalizations by this Pow.
 Quantizers and fusions know Mul, not Pow.
 """
 
@@ -26,6 +27,8 @@ def _match(root: ir.Node) -> ir.Node | Rejection:
         return refuse("the exponent is computed", root)
     if scalar(exponent, source) != _SQUARE:
         return refuse("the exponent is not 2.0", root)
+    if any(user.op_type == "ReduceMean" for user, _ in root.outputs[0].uses()):
+        return refuse("its mean is a variance", root)
     return root
 
 
