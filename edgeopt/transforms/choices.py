@@ -1,10 +1,22 @@
 """From a list of actions to decisions: which exclude each other, and what they are called."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import Any
 
 from edgeopt.core.action import Action, Choice
 from edgeopt.errors import UsageError
+from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.stages import transform_of
+
+SCHEMES = ("static_int8", "dynamic_int8", "size_int8", "weight_only")
+"""What a quantize transform is for, in the order in which alternatives of one site are listed: the
+first two for speed. A transform says so as its attribute `scheme`; without it is the first."""
+_FAST = SCHEMES[:2]
+_TOGETHER = {
+    "dynamic_int8": ("dynamic_int8",),
+    "small_int8": ("size_int8", "dynamic_int8", "static_int8"),
+}
+"""Standard candidates by name: every choice at its first alternative of the first of these."""
 
 
 def on_off(name: str, family: str, actions: Sequence[Action]) -> Choice:
@@ -13,10 +25,12 @@ def on_off(name: str, family: str, actions: Sequence[Action]) -> Choice:
 
 
 def grouped(family: str, actions: Sequence[Action]) -> list[Choice]:
-    """One choice a site: nothing, or one of the actions there."""
+    """One choice a site: nothing, or one of the actions there, those for speed first."""
     by_site: dict[str, list[Action]] = {}
-    for action in dict.fromkeys(actions):
+    listed = dict.fromkeys(actions)
+    for action in sorted(listed, key=_order) if family == "quantize" else listed:
         by_site.setdefault(action.site, []).append(action)
+    order = list(dict.fromkeys(action.site for action in listed))
     return [
         Choice(
             name=f"{family}:{site}",
@@ -24,8 +38,55 @@ def grouped(family: str, actions: Sequence[Action]) -> list[Choice]:
             labels=("off", *_labels(found)),
             alternatives=((), *((action,) for action in found)),
         )
-        for site, found in by_site.items()
+        for site, found in ((site, by_site[site]) for site in order)
     ]
+
+
+def scheme_of(action: Action) -> str:
+    """What a quantize action is for: one of `SCHEMES`."""
+    transform: Any = transform_of(action.transform)[1]
+    return str(getattr(transform, "scheme", SCHEMES[0]))
+
+
+def for_speed(choice: Choice) -> int:
+    """The alternative to begin with: the first, or none where all are for size only."""
+    return int(all(scheme_of(action) in _FAST for action in choice.alternatives[1]))
+
+
+def switched_on(choice: Choice, families: Collection[str]) -> int:
+    """The alternative of a choice where some families are on and the others off."""
+    if choice.family == "quantize" and choice.family in families:
+        return for_speed(choice)
+    return int(choice.family in families)
+
+
+def by_scheme(choices: Sequence[Choice], off: Collection[Choice]) -> dict[str, list[int]]:
+    """Codes by name: exact choices on but for some, all groups in one scheme where they can."""
+    quantized = [choice for choice in choices if choice.family == "quantize"]
+    found: dict[str, list[int]] = {}
+    for name, schemes in _TOGETHER.items():
+        if any(_in_scheme(choice, schemes[:1]) for choice in quantized):
+            found[name] = [
+                _in_scheme(choice, schemes)
+                if choice.family == "quantize"
+                else int(choice.family in EXACT and choice not in off)
+                for choice in choices
+            ]
+    return found
+
+
+def _in_scheme(choice: Choice, schemes: Sequence[str]) -> int:
+    """The first alternative of the first of these schemes that the choice has; 0 without one."""
+    for scheme in schemes:
+        for code, actions in enumerate(choice.alternatives):
+            if actions and all(scheme_of(action) == scheme for action in actions):
+                return code
+    return 0
+
+
+def _order(action: Action) -> int:
+    scheme = scheme_of(action)
+    return SCHEMES.index(scheme) if scheme in SCHEMES else len(SCHEMES)
 
 
 def decision(action: Action) -> tuple[str, str]:

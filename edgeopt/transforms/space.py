@@ -22,7 +22,16 @@ from edgeopt.graph.cost import static_cost
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
 from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
-from edgeopt.transforms.choices import check_codes, decision, grouped, label, on_off
+from edgeopt.transforms.choices import (
+    by_scheme,
+    check_codes,
+    decision,
+    for_speed,
+    grouped,
+    label,
+    on_off,
+    switched_on,
+)
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
@@ -269,7 +278,7 @@ class GraphSpace:
 
     def _all_quantized(self, exact: Sequence[Action]) -> Recipe:
         groups = grouped("quantize", self._listed("quantize", self._fixpoint.graph))
-        firsts = [action for choice in groups for action in choice.alternatives[1]]
+        firsts = [action for one in groups for action in one.alternatives[for_speed(one)]]
         return self._build(self.workshop.recipe([*exact, *firsts]), lenient=True).recipe
 
     def _everything(self) -> list[tuple[str, Recipe]]:
@@ -285,20 +294,23 @@ class GraphSpace:
             every = exact | {"quantize", "repair"}
             found.append(("exact+quantize+repair", self._switched(every)))
         if "quantize" in families:
+            for name, codes in by_scheme(self.choices, self._macros).items():
+                found.append((name, self.decode(codes)))
             found.append(("exact+quantize", self._switched(exact | {"quantize"})))
             if self._macros:
                 padded = self._switched(exact | {"quantize"}, macros=True)
                 found.append(("exact_all+quantize", padded))
             groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
-            alone = self.workshop.recipe(action for g in groups for action in g.alternatives[1])
-            found.append(("quantize", self._build(alone, lenient=True).recipe))
+            alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
+            recipe = self.workshop.recipe(alone)
+            found.append(("quantize", self._build(recipe, lenient=True).recipe))
         return found
 
     def _switched(self, families: frozenset[str], *, macros: bool = False) -> Recipe:
         """The first alternative of every choice of some families; of macros the last, or none."""
         own = set(self._macros)
         codes = [
-            (len(choice) - 1) * macros if choice in own else int(choice.family in families)
+            (len(choice) - 1) * macros if choice in own else switched_on(choice, families)
             for choice in self.choices
         ]
         return self.decode(codes)
