@@ -34,6 +34,7 @@ from edgeopt.transforms.choices import (
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.macros import JOINT, MACROS, macro
+from edgeopt.transforms.groups import stem_of
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
@@ -42,6 +43,7 @@ FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
 _KEPT_BYTES = 512_000_000
 _FEWEST_KEPT = 4
+_OURS_FIRST = 4
 _LISTS_KEPT = 512
 _STAGE_NAMES = ("rewrite and fuse", "prune", "quantize", "repair")
 
@@ -161,14 +163,15 @@ class GraphSpace:
             return error.rejection.reason
 
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
-        """The baseline, our own first guesses, then what a competent user would try.
+        """The baseline, our own first guesses, what a competent user would try, and the rest.
 
-        Ours come first, so that the smallest budget holds them.
+        The first few of ours come early, so that the smallest budget holds them.
         """
         empty = self.empty()
+        ours = [(name, self._candidate(recipe)) for name, recipe in self._everything()]
         named: list[tuple[str, Candidate]] = [
             ("baseline", Candidate(recipe=empty, runtime=self._runtime)),
-            *((name, self._candidate(recipe)) for name, recipe in self._everything()),
+            *ours[:_OURS_FIRST],
             *(
                 (f"runtime_{level}", self._candidate(empty, optimization=level))
                 for level in ("basic", "extended")
@@ -179,6 +182,7 @@ class GraphSpace:
             for action in self._listed(family, self.workshop.normalized, whole_model=True):
                 recipe = self.workshop.recipe([action])
                 named.append((label(action), self._candidate(recipe)))
+        named += ours[_OURS_FIRST:]
         first: dict[str, tuple[str, Candidate]] = {}
         for name, candidate in named:
             first.setdefault(candidate.key, (name, candidate))
@@ -296,6 +300,7 @@ class GraphSpace:
         if "quantize" in families:
             for name, codes in by_scheme(self.choices, self._macros).items():
                 found.append((name, self.decode(codes)))
+            found += self._int8_everything()
             found.append(("exact+quantize", self._switched(exact | {"quantize"})))
             if self._macros:
                 padded = self._switched(exact | {"quantize"}, macros=True)
@@ -304,6 +309,28 @@ class GraphSpace:
             alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
             recipe = self.workshop.recipe(alone)
             found.append(("quantize", self._build(recipe, lenient=True).recipe))
+        return found
+
+    def _int8_everything(self) -> list[tuple[str, Recipe]]:
+        """All groups but the stem in static integers, alone and with its biases corrected.
+
+        What a search begins with and releases groups from: on most models the best is everything
+        but a handful.
+        """
+        stem = stem_of(self._fixpoint.graph)
+        families = EXACT | {"quantize"}
+        own = set(self._macros)
+        codes = [
+            0
+            if choice in own or choice.name == f"quantize:{stem}"
+            else switched_on(choice, families)
+            for choice in self.choices
+        ]
+        found = [("int8_everything", self.decode(codes))]
+        repairs = [choice.name == "repair:bias_correction" for choice in self.choices]
+        if any(repairs):
+            corrected = [code or int(on) for code, on in zip(codes, repairs, strict=True)]
+            found.append(("int8_everything+bias", self.decode(corrected)))
         return found
 
     def _switched(self, families: frozenset[str], *, macros: bool = False) -> Recipe:
