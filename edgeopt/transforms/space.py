@@ -34,7 +34,6 @@ from edgeopt.transforms.choices import (
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.macros import JOINT, MACROS, macro
-from edgeopt.transforms.groups import stem_of
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
@@ -300,7 +299,6 @@ class GraphSpace:
         if "quantize" in families:
             for name, codes in by_scheme(self.choices, self._macros).items():
                 found.append((name, self.decode(codes)))
-            found += self._int8_everything()
             found.append(("exact+quantize", self._switched(exact | {"quantize"})))
             if self._macros:
                 padded = self._switched(exact | {"quantize"}, macros=True)
@@ -309,28 +307,6 @@ class GraphSpace:
             alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
             recipe = self.workshop.recipe(alone)
             found.append(("quantize", self._build(recipe, lenient=True).recipe))
-        return found
-
-    def _int8_everything(self) -> list[tuple[str, Recipe]]:
-        """All groups but the stem in static integers, alone and with its biases corrected.
-
-        What a search begins with and releases groups from: on most models the best is everything
-        but a handful.
-        """
-        stem = stem_of(self._fixpoint.graph)
-        families = EXACT | {"quantize"}
-        own = set(self._macros)
-        codes = [
-            0
-            if choice in own or choice.name == f"quantize:{stem}"
-            else switched_on(choice, families)
-            for choice in self.choices
-        ]
-        found = [("int8_everything", self.decode(codes))]
-        repairs = [choice.name == "repair:bias_correction" for choice in self.choices]
-        if any(repairs):
-            corrected = [code or int(on) for code, on in zip(codes, repairs, strict=True)]
-            found.append(("int8_everything+bias", self.decode(corrected)))
         return found
 
     def _switched(self, families: frozenset[str], *, macros: bool = False) -> Recipe:
