@@ -6,7 +6,7 @@ QuantizeLinear, a Cast of a large constant to a wider type (weights stored in 8 
 whatever follows it), and expressions whose value is much larger than what they are made from.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import onnx_ir as ir
 from onnx import helper
@@ -104,30 +104,42 @@ def fold_constants(graph: ir.Model) -> int:
 
     Subgraphs included. Where the runtime cannot compute them, nothing is folded.
     """
-    found = list(_foldable(graph))
+    found = dict.fromkeys(_foldable(graph))
     if not found:
         return 0
     try:
-        arrays = _evaluate(graph, found)
+        arrays = _evaluate(graph, list(found))
     except RuntimeFailure:
         return 0
     folded = 0
     for node in found:
         output = node.outputs[0]
         array = arrays.get(output.name or "")
-        inputs = dict.fromkeys(value for value in node.inputs if value is not None)
-        # A predecessor that was left alone makes this node no constant any more.
-        if array is None or any(value.const_value is None for value in inputs):
-            continue
-        freed = sum(_bytes(v) for v in inputs if {user for user, _ in v.uses()} == {node})
-        if array.nbytes <= freed + GROWTH_BYTES:
+        if array is not None and array.nbytes <= _freed(node, found) + GROWTH_BYTES:
             replace_by_constant(node, output, ir.tensor(array))
             folded += 1
     return folded
 
 
-def _bytes(value: ir.Value) -> int:
-    return 0 if value.const_value is None else value.const_value.nbytes
+def _freed(node: ir.Node, found: Collection[ir.Node]) -> int:
+    """Bytes of the constants that only this node and foldable ones before it read.
+
+    Gates of an LSTM that are cut from one weight and joined in another order free that weight.
+    """
+    cone: dict[ir.Node, None] = {}
+    waiting = [node]
+    read: dict[ir.Value, None] = {}
+    while waiting:
+        one = waiting.pop()
+        cone[one] = None
+        for value in one.inputs:
+            made = None if value is None else value.producer()
+            if made is not None and made in found and made not in cone:
+                waiting.append(made)
+            elif value is not None and value.const_value is not None:
+                read[value] = None
+    inner = (v for v in read if all(user in cone for user, _ in v.uses()))
+    return sum(v.const_value.nbytes for v in inner if v.const_value is not None)
 
 
 def _foldable(graph: ir.Model) -> Iterator[ir.Node]:

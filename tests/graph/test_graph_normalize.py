@@ -216,6 +216,21 @@ def test_a_shared_weight_is_not_multiplied_by_folding() -> None:
     assert sorted(found.graph.initializers) == ["w"]
 
 
+def test_gates_cut_from_one_weight_and_joined_again_are_folded() -> None:
+    """Exporters put the gates of an LSTM into order in the graph: the result frees the source."""
+    b = Builder()
+    b.weight("w", 96, 64)
+    for index, (start, end) in enumerate(((0, 32), (64, 96), (32, 64))):
+        bounds = [b.constant(f"{r}{index}", np.array([v])) for r, v in (("s", start), ("e", end))]
+        b.node("Slice", ["w", *bounds], f"gate{index}")
+    b.node("Concat", ["gate0", "gate1", "gate2"], "ordered", axis=0)
+    b.node("Gemm", ["x", "ordered"], "y", transB=1)
+    model = b.model([("x", "float32", ("N", 64))], [("y", "float32", ("N", 96))])
+    found = normalize(graphs.as_graph(model))
+    assert operators(found) == ["Gemm"]
+    assert list(found.graph.initializers) == ["ordered"]
+
+
 def test_a_large_constant_of_shape_stays() -> None:
     """A constant that is larger than what makes it is not written out."""
     b = Builder()

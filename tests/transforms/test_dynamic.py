@@ -72,7 +72,21 @@ def _tied() -> onnx.ModelProto:
     return b.model([("x", "float32", ("N", 12))], [("y", "float32", ("N", 12))])
 
 
-@pytest.mark.parametrize("net", [graphs.gemm_chain, _attention, _gemms, _tied, graphs.conv_chain])
+def _behind_transpose() -> onnx.ModelProto:
+    """A table whose transpose is the last matrix, as language models tie them."""
+    b = Builder()
+    b.weight("w", 20, 12, scale=0.3)
+    b.node("Gather", ["w", "i"], "e")
+    b.node("Transpose", ["w"], "t", perm=[1, 0])
+    b.node("MatMul", ["e", "t"], "m")
+    b.node("Gemm", ["m", "t"], "y", transB=1)
+    return b.model([("i", "int64", (6,))], [("y", "float32", (6, 12))])
+
+
+@pytest.mark.parametrize(
+    "net",
+    [graphs.gemm_chain, _attention, _gemms, _tied, graphs.conv_chain, _behind_transpose],
+)
 def test_products(net: Net, store: ArtifactStore) -> None:
     """Every product alone runs in integers and stays near; the order does not matter."""
     assert examine_quantize("dynamic_matmul", net(), store, least_db=25)

@@ -1,6 +1,5 @@
 """Alternatives of one group by scheme, and the standard candidates that switch one scheme on."""
 
-
 import numpy as np
 import pytest
 from onnx import helper
@@ -12,7 +11,7 @@ from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 from edgeopt.testing.quantize_exam import evidence_of
 from edgeopt.testing.transform_exam import offer
-from edgeopt.transforms.choices import SCHEMES, for_speed, grouped, scheme_of
+from edgeopt.transforms.choices import SCHEMES, for_speed, grouped, scheme_of, switched_on
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 
@@ -58,11 +57,11 @@ def test_one_choice_a_site_with_schemes_in_order(space: GraphSpace) -> None:
 
 def test_everything_on_means_what_may_be_faster(space: GraphSpace) -> None:
     """Size-only alternatives are off where all is switched on, dynamic LSTMs are on."""
-    candidates = dict(space.standard())
-    names = {action.transform for action in candidates["exact+quantize"].recipe.actions}
+    named = {choice.name: choice for choice in space.choices}
+    codes = [switched_on(choice, {"quantize"}) for choice in space.choices]
+    names = {action.transform for action in space.decode(codes).actions}
     assert {"static_qdq", "dynamic_lstm"} <= names
     assert not {"embedding_int8", "weight_only_int8", "weight_only_blocks"} & names
-    named = {choice.name: choice for choice in space.choices}
     assert [for_speed(named[f"quantize:{site}"]) for site in ("rows", "LSTM", "GRU")] == [0, 1, 0]
 
 

@@ -22,6 +22,7 @@ from edgeopt.transforms.quantize._products import (
     is_turned,
     products_of,
     sites_of_products,
+    weight_of,
 )
 
 NAME = "dynamic_matmul"
@@ -115,8 +116,7 @@ def _constants(
     editor: Editor, node: ir.Node, kind: Kind
 ) -> tuple[ir.Value, ir.Value, ir.Value] | None:
     """Codes [K, N], scale and zero point; named after the weight, so that its users share them."""
-    weight, turned, factor = node.inputs[1], is_turned(node), factor_of(node)
-    assert weight is not None
+    weight, turned, factor = weight_of(node), is_turned(node), factor_of(node)
     coded = coded_weight(weight, kind, (0 if turned else 1,))
     if coded is None:
         return None

@@ -24,6 +24,7 @@ from edgeopt.transforms.quantize._products import (
     is_turned,
     products_of,
     sites_of_products,
+    weight_of,
 )
 
 NAME = "weight_only_blocks"
@@ -74,14 +75,14 @@ PLUGIN = WeightOnlyBlocks()
 
 def _quantize(editor: Editor, node: ir.Node, action: Action) -> bool:
     made, bits, block = node.outputs[0], int(action.get("bits")), int(action.get("block"))
-    weight, turned, factor = node.inputs[1], is_turned(node), factor_of(node)
+    weight, turned, factor = weight_of(node), is_turned(node), factor_of(node)
     array = array_of(weight)
     assert array is not None, "it is a product with a constant weight"
     if not np.isfinite(array).all():
         return False
     matrix = array if turned else array.T
     codes, scales = remembered(
-        None if weight is None else weight.const_value,
+        weight.const_value,
         ("blocks", turned, bits, block, float(factor)),
         lambda: packed(matrix * factor, bits, block),
     )
