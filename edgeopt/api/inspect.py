@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from edgeopt.api.device import Device, open_device
+from edgeopt.api.prepare import SENSITIVITY
 from edgeopt.api.reopen import workshop_for
+from edgeopt.api.sensitivity import ranked, table
 from edgeopt.api.subject import Progress, Subject, open_model, open_subject
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.model import TensorSpec
+from edgeopt.errors import UsageError
 from edgeopt.graph.cost import per_layer, static_cost
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.space import GraphSpace
@@ -19,14 +22,30 @@ _SHOWN = 12
 
 
 def inspect_model(
-    model: str, *, device: str, data: str | None, store: Path | None, progress: Progress
+    model: str,
+    *,
+    device: str,
+    data: str | None,
+    store: Path | None,
+    progress: Progress,
+    sensitivity: bool = False,
 ) -> dict[str, Any]:
     """Inputs, outputs, operators, cost, and the choices of the search.
 
+    Args:
+        model: A file or a zoo name.
+        device: Whose profile decides what is offered.
+        data: Labelled data; a zoo model brings its own for `sensitivity`.
+        store: The workspace.
+        progress: Told one line an event.
+        sensitivity: Also what each choice does alone: damage on calibration inputs, and the gain
+            that is predicted before anything is measured. Estimates, both.
+
     Raises:
+        UsageError: Sensitivity was asked for, and there is no data.
         ModelError, DataError, DeviceError: What was given cannot be used.
     """
-    subject = _subject(model, data, progress)
+    subject = _subject(model, data, progress, sensitivity=sensitivity)
     with (
         Workspace.open(store) as workspace,
         open_device(device, workspace.folder / "agent") as door,
@@ -56,10 +75,24 @@ def inspect_model(
                 for choice in space.choices
             ],
         }
+        if sensitivity:
+            progress("running each choice alone on calibration inputs")
+            told["sensitivity"] = ranked(space, folder=workspace.folder / SENSITIVITY)
     return {**told, "text": _text(told, door, subject)}
 
 
-def _subject(model: str, data: str | None, progress: Progress) -> Subject:
+def _subject(
+    model: str, data: str | None, progress: Progress, *, sensitivity: bool = False
+) -> Subject:
+    if sensitivity:
+        opened = open_subject(model, data=data, metric=None, seed=0, progress=progress)
+        if opened.data is None:
+            raise UsageError(
+                "sensitivity needs calibration inputs, and there is no data",
+                where=model,
+                hint="give --data FILE.npz, a folder, or python:package.function",
+            )
+        return opened
     if data is not None:
         return open_subject(model, data=data, metric=None, seed=0, progress=progress)
     name, opened, _ = open_model(model, progress)
@@ -92,4 +125,6 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
     ]
     if subject.data is None:
         lines.append("  (quantize, prune and repair need data: give --data)")
+    if "sensitivity" in told:
+        lines += ["", *table(told["sensitivity"])]
     return "\n".join(lines)

@@ -23,6 +23,7 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Strategy
 from edgeopt.core.study import Study
 from edgeopt.errors import ConnectionLostError
+from edgeopt.estimate.estimator import GraphEstimator
 from edgeopt.graph.inputs import random_feeds
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.plugins import STRATEGIES
@@ -30,6 +31,8 @@ from edgeopt.transforms.base import Offer
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 
+SENSITIVITY = "sensitivity"
+"""Folder of the workspace for the damages of single decisions."""
 FEEDS = 8
 """Real inputs that the device rotates over while it measures."""
 
@@ -176,6 +179,10 @@ def _wired(
             lane.spared = exchange.spared(lane.device)
             lane.offered = exchange.offered(lane.device)
             lane.reserve_s = CROSS_SHARE * request.budget_s
+    estimators = {
+        name: GraphEstimator(space, folder=workspace.folder / SENSITIVITY)
+        for name, space in spaces.items()
+    }
     return Ready(
         request=request,
         subject=subject,
@@ -191,7 +198,12 @@ def _wired(
         lanes=lanes,
         strategies={
             name: [
-                (each, STRATEGIES.load(each)(space, seed=request.seed, objectives=guiding))
+                (
+                    each,
+                    STRATEGIES.load(each)(
+                        space, seed=request.seed, objectives=guiding, estimator=estimators[name]
+                    ),
+                )
                 for each in _strategies(request)
             ]
             for name, space in spaces.items()

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from edgeopt.core.action import Action, Choice, Recipe
 from edgeopt.core.candidate import Candidate, RuntimeSettings
+from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
 
@@ -95,8 +96,22 @@ class Strategy(Protocol):
 class StrategyFactory(Protocol):
     """What a file of `search/strategies` offers as its `PLUGIN`."""
 
-    def __call__(self, space: Space, *, seed: int, objectives: tuple[Objective, ...]) -> Strategy:
+    def __call__(
+        self,
+        space: Space,
+        *,
+        seed: int,
+        objectives: tuple[Objective, ...],
+        estimator: Estimator | None = None,
+    ) -> Strategy:
         """A new strategy: what it asks depends on the seed and on what it is told, only.
+
+        Args:
+            space: What can be done.
+            seed: Of everything that is drawn.
+            objectives: What is optimised.
+            estimator: Predictions for recipes of this space; None where there are none, and a
+                strategy must do without. Most take no notice of it.
 
         Raises:
             UsageError: A package that it needs is not installed.

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from edgeopt.core.candidate import Candidate
+from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
@@ -126,7 +127,13 @@ class Nsga2:
         return np.where(np.isnan(costs), worst, costs), excess
 
 
-def make(space: Space, *, seed: int, objectives: tuple[Objective, ...]) -> Nsga2:
+def make(
+    space: Space,
+    *,
+    seed: int,
+    objectives: tuple[Objective, ...],
+    estimator: Estimator | None = None,
+) -> Nsga2:
     """NSGA-II over the space's choices.
 
     Raises:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from edgeopt.core.candidate import Candidate
+from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
@@ -42,7 +43,13 @@ class Random:
         self._seen.update(trial.candidate.key for trial in trials)
 
 
-def make(space: Space, *, seed: int, objectives: tuple[Objective, ...]) -> Random:
+def make(
+    space: Space,
+    *,
+    seed: int,
+    objectives: tuple[Objective, ...],
+    estimator: Estimator | None = None,
+) -> Random:
     """Random search; the objectives change nothing."""
     return Random(space, seed)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from edgeopt.core.action import Recipe
 from edgeopt.core.candidate import Candidate, RuntimeSettings
+from edgeopt.core.estimates import Estimator
 from edgeopt.core.front import front_of
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
@@ -103,7 +104,13 @@ class Runtime:
         return _LOSSES if math.inf in ratios else sum(ratio > 1 for ratio in ratios)
 
 
-def make(space: Space, *, seed: int, objectives: tuple[Objective, ...]) -> Runtime:
+def make(
+    space: Space,
+    *,
+    seed: int,
+    objectives: tuple[Objective, ...],
+    estimator: Estimator | None = None,
+) -> Runtime:
     """Runtime settings; nothing is drawn, so the seed changes nothing."""
     return Runtime(space, objectives)
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from edgeopt.core.candidate import Candidate
+from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
@@ -34,7 +35,13 @@ class Static:
             self._waiting.pop(trial.candidate.key, None)
 
 
-def make(space: Space, *, seed: int, objectives: tuple[Objective, ...]) -> Static:
+def make(
+    space: Space,
+    *,
+    seed: int,
+    objectives: tuple[Objective, ...],
+    estimator: Estimator | None = None,
+) -> Static:
     """The fixed list; seed and objectives change nothing."""
     return Static(space)
 

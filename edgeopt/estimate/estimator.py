@@ -1,0 +1,203 @@
+"""`GraphEstimator`: gains and damages of the recipes of one `GraphSpace`, for strategies.
+
+Implements `core.estimates.Estimator`. Latency comes from the node-and-edge model of `gain`;
+damage is the sum of what each alternative does alone; once accuracies were measured, the drop is
+that sum with a factor for each alternative, refitted as the prices are.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from edgeopt.core import digest as digests
+from edgeopt.core.action import Action, Choice, Recipe
+from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Change, Estimates
+from edgeopt.core.trial import Trial
+from edgeopt.estimate.borders import borders
+from edgeopt.estimate.gain import Gain
+from edgeopt.estimate.regression import Fit, fit
+from edgeopt.estimate.sensitivity import SAMPLES, Sensitivity
+from edgeopt.estimate.work import work_of
+from edgeopt.transforms.base import EXACT
+from edgeopt.transforms.space import GraphSpace
+
+Floats = npt.NDArray[np.float64]
+_ACCURACIES = ("accuracy", "agreement")
+_DROP_NOISE = 0.005
+_DROP_PRIOR = 1.0
+_UNKNOWN = 10.0
+"""Relative spread of a damage that no accuracy has been set against."""
+_SILENT = frozenset({"repair"})
+"""Families whose alone has no meaning: there is nothing to repair in the float graph."""
+
+
+class GraphEstimator:
+    """Estimates for one space on one device.
+
+    Args:
+        space: Decodes and builds the recipes.
+        folder: Where sensitivities are kept between runs; None keeps them in memory.
+    """
+
+    def __init__(self, space: GraphSpace, *, folder: Path | None = None) -> None:
+        self._space = space
+        self._folder = folder
+        self._gain: Gain | None = None
+        self._sensitivity: Sensitivity | None = None
+        self._works: dict[str, Floats] = {}
+        self._waiting: dict[str, Trial] = {}
+        self._learned: set[str] = set()
+        self._drops: list[tuple[Floats, float]] = []
+        self._drop_fit: tuple[float, Fit] | None = None
+        self._accuracy: float | None = None
+        self._alone: Floats | None = None
+
+    def predict(self, recipe: Recipe) -> Estimates:
+        """Relative change of the latency, damage, and the drop of what was measured so far."""
+        self._take_in()
+        changes = {LATENCY: self.gain.predict(self._work(recipe))}
+        if self._space.offer.data:
+            row = self.damages[self._switched(recipe)]
+            total = float(row.sum())
+            changes[DAMAGE] = Change(mean=total, spread=_UNKNOWN * total)
+            drop = self._drop(recipe)
+            if drop is not None:
+                changes[DROP] = drop
+        return Estimates(changes=changes)
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Take in what was measured; graphs are looked at with the next prediction."""
+        for trial in trials:
+            if trial.measurement is not None and trial.candidate.key not in self._learned:
+                self._waiting.setdefault(trial.candidate.key, trial)
+
+    def coupled(self, choices: Sequence[Choice]) -> frozenset[tuple[int, int]]:
+        """Pairs of choices between whose groups a value passes."""
+        return borders(self._space.graph(self.exact()), choices)
+
+    @property
+    def gain(self) -> Gain:
+        """The model of the latency."""
+        if self._gain is None:
+            self._gain = Gain(self._work(self._space.empty()))
+        return self._gain
+
+    @property
+    def damages(self) -> Floats:
+        """What each alternative does alone, over everything exact: [alternatives], choice by
+        choice; 0 for the first of each, for exact ones and for repairs."""
+        if self._alone is None:
+            self._alone = np.array([self._damage(i, k) for i, k in self._alternatives()])
+            self.sensitivity.save()
+        return self._alone
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """The damages as they were measured."""
+        if self._sensitivity is None:
+            workshop = self._space.workshop
+            base = self.exact()
+            key = f"{workshop.model.digest} {workshop.data_digest} {base.digest} {SAMPLES}"
+            self._sensitivity = Sensitivity(
+                self._space.graph(base),
+                workshop.evidence.feeds(SAMPLES),
+                key=digests.of_text(key),
+                folder=self._folder,
+            )
+        return self._sensitivity
+
+    def alone(self, choice: int, alternative: int) -> Recipe:
+        """One alternative of a choice, over everything exact."""
+        codes = [int(each.family in EXACT) for each in self._space.choices]
+        codes[choice] = alternative
+        return self._space.decode(codes)
+
+    def exact(self) -> Recipe:
+        """Everything exact, and nothing else: what alternatives are compared with."""
+        return self._space.decode([int(c.family in EXACT) for c in self._space.choices])
+
+    def _alternatives(self) -> list[tuple[int, int]]:
+        return [(i, k) for i, choice in enumerate(self._space.choices) for k in range(len(choice))]
+
+    def _damage(self, index: int, alternative: int) -> float:
+        choice = self._space.choices[index]
+        if alternative == 0 or choice.family in EXACT | _SILENT:
+            return 0.0
+        decision = "\n".join(action.text for action in choice.alternatives[alternative])
+        found = self.sensitivity.known(decision)
+        if found is not None:
+            return found
+        graph = self._space.graph(self.alone(index, alternative))
+        return self.sensitivity.damage(decision, graph)
+
+    def _work(self, recipe: Recipe) -> Floats:
+        if recipe.digest not in self._works:
+            graph = self._space.graph(recipe)
+            self._works[recipe.digest] = work_of(graph, self._space.shapes_of(graph))
+        return self._works[recipe.digest]
+
+    def _switched(self, recipe: Recipe) -> npt.NDArray[np.bool_]:
+        """Which alternatives a recipe holds: [alternatives], at most one a choice."""
+        left = {action.bare() for action in recipe.actions}
+        found: list[bool] = []
+        for choice in self._space.choices:
+            fits = [_shared(actions, left) for actions in choice.alternatives]
+            best = max(range(len(fits)), key=lambda k, f=fits: (f[k], -k))
+            found += [k == best and k > 0 for k in range(len(choice))]
+        return np.array(found, dtype=np.bool_)
+
+    def _drop(self, recipe: Recipe) -> Change | None:
+        if not self._drops:
+            return None
+        if self._drop_fit is None:
+            rows = np.array([row for row, _ in self._drops])
+            drops = np.array([drop for _, drop in self._drops])
+            totals = rows.sum(axis=1)
+            power = float(totals @ totals)
+            scale = max(float(totals @ drops) / power, 1e-9) if power > 0 else 1e-9
+            made = fit(rows * scale, drops, prior=_DROP_PRIOR, noise=_DROP_NOISE)
+            self._drop_fit = (scale, made)
+        scale, made = self._drop_fit
+        mean, spread = made.predict(scale * self.damages * self._switched(recipe))
+        return Change(mean=mean, spread=spread)
+
+    def _take_in(self) -> None:
+        """Learn from the trials that wait, in the order of their numbers."""
+        waiting, self._waiting = self._waiting, {}
+        for key, trial in sorted(waiting.items(), key=lambda item: item[1].number):
+            self._learned.add(key)
+            if trial.candidate.is_default:
+                self._accuracy = _accuracy(trial)
+        for trial in sorted(waiting.values(), key=lambda trial: trial.number):
+            if trial.candidate.runtime != self._space.runtimes[0] or trial.candidate.is_baseline:
+                continue
+            ratio = ratio_of(trial)
+            if ratio is not None:
+                self.gain.learn(self._work(trial.candidate.recipe), ratio)
+            accuracy = _accuracy(trial)
+            if accuracy is not None and self._accuracy is not None and self._space.offer.data:
+                row = self.damages * self._switched(trial.candidate.recipe)
+                self._drops.append((row, self._accuracy - accuracy))
+                self._drop_fit = None
+
+
+def ratio_of(trial: Trial) -> float | None:
+    """Latency over the baseline's that was measured beside it; None where there is none."""
+    found = trial.value("latency")
+    if found is None or found.samples is None or not found.samples.baseline:
+        return None
+    return found.samples.ratio.value
+
+
+def _accuracy(trial: Trial) -> float | None:
+    values: Mapping[str, float] = {
+        name: found.value for name in _ACCURACIES if (found := trial.value(name)) is not None
+    }
+    return next(iter(values.values()), None)
+
+
+def _shared(actions: Sequence[Action], left: set[Action]) -> tuple[int, int]:
+    held = set(actions)
+    return len(held & left), -len(held - left)

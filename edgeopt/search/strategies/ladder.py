@@ -1,0 +1,148 @@
+"""`ladder`: from everything on, release what hurts most for what it gains (AIMET's and NNCF's way).
+
+Everything starts at its most aggressive alternative that gains; one step releases one choice to a
+gentler alternative or off, in the order of damage saved a gain lost. Rungs are measured coarsely
+first, then about where the accuracy bound lies; with what was learned the order is made again.
+Beside it the best so far is changed in one choice at a time. Nothing is drawn.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from edgeopt.core.candidate import Candidate
+from edgeopt.core.estimates import Estimator
+from edgeopt.core.objective import Objective
+from edgeopt.core.protocols import Space, StrategyFactory
+from edgeopt.core.trial import Trial
+from edgeopt.search.archive import Archive
+from edgeopt.search.codes import Codes
+from edgeopt.search.table import EstimatedTable, Table, fitted, uniform
+
+_COARSE = 8
+"""Rungs that are measured before anything is refined."""
+_BEST = 3
+_TINY = 1e-9
+
+
+class Ladder:
+    """One order of release after the other, each by what was learned from those before."""
+
+    def __init__(
+        self, space: Space, objectives: tuple[Objective, ...], estimator: Estimator | None
+    ) -> None:
+        self._choices = space.choices
+        self._objectives = objectives
+        self._estimator = estimator
+        self._archive = Archive(space)
+        self._source: EstimatedTable | None = None
+        self._space = space
+
+    def ask(self, count: int) -> Sequence[Candidate]:
+        """Rungs, and once the coarse ones are told changes of the best for half of them."""
+        if count < 1:
+            return ()
+        table = self._table()
+        found = self._archive.new(() if self._estimator else uniform(self._choices), count)
+        share = count if len(self._archive.told) < _COARSE else (count + 1) // 2
+        found += self._archive.new(self._rungs(table), share - len(found))
+        found += self._archive.new(self._changes(table), count - len(found))
+        found += self._archive.new(self._rungs(table), count - len(found))
+        return tuple(found)
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Every trial counts, whoever asked for it."""
+        self._archive.tell(trials)
+        if self._estimator is not None:
+            self._estimator.learn(trials)
+
+    def _table(self) -> Table:
+        if self._estimator is None:
+            return fitted(self._choices, self._archive, self._objectives)
+        if self._source is None:
+            self._source = EstimatedTable(self._space, self._estimator)
+        return self._source.now()
+
+    def _rungs(self, table: Table) -> Iterator[Codes]:
+        """The ladder's rungs: coarsely, then the nearer to the bound the sooner."""
+        ladder = rungs(table)
+        coarse = sorted({round(n * (len(ladder) - 1) / _COARSE) for n in range(_COARSE + 1)})
+        yield from (ladder[index] for index in coarse)
+        bound = self._bound(ladder)
+        yield from (ladder[i] for i in sorted(range(len(ladder)), key=lambda i: abs(i - bound)))
+
+    def _bound(self, ladder: Sequence[Codes]) -> float:
+        """Between the last rung that missed a bound and the first behind it that kept them."""
+        kept = [i for i, row in enumerate(ladder) if self._keeps(row) is True]
+        missed = [i for i, row in enumerate(ladder) if self._keeps(row) is False]
+        first = min(kept, default=len(ladder) - 1)
+        return (max((i for i in missed if i < first), default=0) + first) / 2
+
+    def _keeps(self, row: Codes) -> bool | None:
+        trial = self._archive.told.get(row)
+        return None if trial is None else all(o.feasible(trial) for o in self._objectives)
+
+    def _changes(self, table: Table) -> Iterator[Codes]:
+        """The best so far with one choice changed, what should gain most first; then others."""
+        costs = self._archive.costs(self._objectives[0]) if self._objectives else {}
+        ranked = sorted(costs, key=lambda row: (not self._keeps(row), costs[row]))
+        for some in (ranked[:_BEST], ranked[_BEST:]):
+            near = {change: None for row in some for change in _neighbours(row, table)}
+            yield from sorted(near, key=table.cost_of)
+
+
+def rungs(table: Table) -> tuple[Codes, ...]:
+    """From every choice at its start to nothing on, one release a rung.
+
+    Each choice goes down the convex hull of its alternatives, so that within a choice what saves
+    most a gain comes first; over all choices steps are merged by that rate.
+    """
+    steps: list[tuple[float, int, int, int]] = []
+    start: list[int] = []
+    for index, (cost, damage) in enumerate(zip(table.cost, table.damage, strict=True)):
+        near = sum(value for pair, value in table.edges.items() if index in pair)
+        hull = _hull([c + near * (k > 0) for k, c in enumerate(cost)], damage)
+        start.append(hull[0][0])
+        steps += [(-rate, index, n, code) for n, (code, rate) in enumerate(hull) if n]
+    codes = list(start)
+    found = [tuple(codes)]
+    for _, index, _, code in sorted(steps):
+        codes[index] = code
+        found.append(tuple(codes))
+    return tuple(found)
+
+
+def _hull(cost: Sequence[float], damage: Sequence[float]) -> list[tuple[int, float]]:
+    """Alternatives from the one that gains most to the harmless one, with damage saved a gain
+    lost of the step that leads there; rates fall, since what comes first should save most."""
+    at = min(range(len(cost)), key=lambda k: (cost[k], damage[k], k))
+    found = [(at, 0.0)]
+    while at:
+        rates = [
+            (((damage[at] - damage[k]) / max(cost[k] - cost[at], _TINY)), -damage[k], -k)
+            for k in range(len(cost))
+            if damage[k] < damage[at] or k == 0
+        ]
+        rate, _, code = max(rates)
+        at = -code
+        found.append((at, rate))
+    return found
+
+
+def _neighbours(row: Codes, table: Table) -> Iterator[Codes]:
+    for index, alternatives in enumerate(table.cost):
+        for code in range(len(alternatives)):
+            if code != row[index]:
+                yield (*row[:index], code, *row[index + 1 :])
+
+
+def make(
+    space: Space,
+    *,
+    seed: int,
+    objectives: tuple[Objective, ...],
+    estimator: Estimator | None = None,
+) -> Ladder:
+    """A ladder over the space's choices; nothing is drawn, so the seed changes nothing."""
+    return Ladder(space, objectives, estimator)
+
+
+PLUGIN: StrategyFactory = make

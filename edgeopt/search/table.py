@@ -1,0 +1,216 @@
+"""`Table`: what each alternative gains and hurts, and what changes where neighbours are both on.
+
+With an estimator the entries are differences of its predictions: one alternative over everything
+exact, and pairs of coupled choices. Without one they are fitted to the trials alone, from a prior
+that knows no model: all gain alike, pruning hurts more than precision, and the ends of a network
+more than its middle.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from edgeopt.core.action import Choice, Recipe
+from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Estimator
+from edgeopt.core.objective import Objective
+from edgeopt.core.protocols import Space
+from edgeopt.search.archive import Archive
+from edgeopt.search.codes import EXACT, Codes, heuristic
+
+Floats = npt.NDArray[np.float64]
+Pair = tuple[int, int]
+_FAMILY_DAMAGE: Mapping[str, float] = {"prune": 4.0, "repair": 0.0}
+_ENDS = 0.1
+"""Share of a family's choices at either end of the network that count double."""
+_REPAIR = -1e-6
+"""Repairs cost nothing and are tried on first."""
+_TRUST = 4.0
+"""The prior of the fallback counts as so many trials for what one alternative has of its own."""
+_SHARED_TRUST = 0.1
+"""And for what all alternatives of one kind (a family's second, say) have in common."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Relative changes against the start; negative costs are gains.
+
+    Args:
+        cost: [alternative] by choice, of the first objective.
+        damage: [alternative] by choice, 0 or more.
+        edges: Added to the cost where both choices of a pair are on.
+    """
+
+    cost: tuple[tuple[float, ...], ...]
+    damage: tuple[tuple[float, ...], ...]
+    edges: Mapping[Pair, float] = field(default_factory=dict[Pair, float])
+
+    def cost_of(self, codes: Codes) -> float:
+        """The predicted change of the first objective."""
+        alone = sum(row[code] for row, code in zip(self.cost, codes, strict=True))
+        return alone + sum(v for (i, j), v in self.edges.items() if codes[i] and codes[j])
+
+    def damage_of(self, codes: Codes) -> float:
+        """The predicted damage, in a unit that only ranks."""
+        return sum(row[code] for row, code in zip(self.damage, codes, strict=True))
+
+
+class EstimatedTable:
+    """Tables from an estimator: recipes are decoded once, predictions are taken again.
+
+    Args:
+        space: Of the choices.
+        estimator: Of the same space.
+    """
+
+    def __init__(self, space: Space, estimator: Estimator) -> None:
+        self._estimator = estimator
+        self._choices = space.choices
+        start = [int(choice.family in EXACT) for choice in self._choices]
+        self._start = space.decode(start)
+
+        def at(*changed: tuple[int, int]) -> Recipe:
+            codes = list(start)
+            for index, code in changed:
+                codes[index] = code
+            return space.decode(codes)
+
+        self._alone = [
+            [self._start if choice.family == "repair" else at((i, k)) for k in range(len(choice))]
+            for i, choice in enumerate(self._choices)
+        ]
+        pairs = sorted(estimator.coupled(self._choices))
+        self._pairs = {(i, j): at((i, 1), (j, 1)) for i, j in pairs}
+
+    def now(self) -> Table:
+        """The table by what the estimator has learned so far."""
+        start, _ = self._predicted(self._start)
+        cost: list[tuple[float, ...]] = []
+        damage: list[tuple[float, ...]] = []
+        for choice, recipes in zip(self._choices, self._alone, strict=True):
+            found = [self._predicted(recipe) for recipe in recipes]
+            off = found[0][0] if choice.family in EXACT else start
+            repair = _REPAIR if choice.family == "repair" else 0.0
+            cost.append(tuple(each - off + repair * (k > 0) for k, (each, _) in enumerate(found)))
+            damage.append(tuple(max(each, 0.0) * (k > 0) for k, (_, each) in enumerate(found)))
+        edges = {
+            (i, j): self._predicted(recipe)[0] - start - cost[i][1] - cost[j][1]
+            for (i, j), recipe in self._pairs.items()
+        }
+        return Table(tuple(cost), tuple(damage), edges)
+
+    def _predicted(self, recipe: Recipe) -> tuple[float, float]:
+        found = self._estimator.predict(recipe)
+        drop = found.mean(DROP)
+        hurt = drop if drop is not None else found.mean(DAMAGE)
+        return found.mean(LATENCY) or 0.0, hurt or 0.0
+
+
+def fitted(choices: Sequence[Choice], archive: Archive, objectives: Sequence[Objective]) -> Table:
+    """A table from trials alone, by ridge regression around the prior."""
+    edges = _chain(choices)
+    cost, damage = _prior(choices)
+    places = [(i, k) for i, choice in enumerate(choices) for k in range(1, len(choice))]
+    kinds = [(choices[i].family, k) for i, k in places]
+    hurt = accuracy_of(objectives)
+    prior = np.array([cost[i][k] for i, k in places] + [0.0] * len(edges))
+    told = _relative(archive.costs(objectives[0])) if objectives else {}
+    gains = _ridge(
+        _design(places, edges, tuple(told)), [*kinds, *[("edge", 0)] * len(edges)], prior, told
+    )
+    prior = np.array([damage[i][k] for i, k in places])
+    drops = {} if hurt is None else _against_best(archive.costs(hurt))
+    rows = _design(places, (), tuple(drops))
+    hurts = np.maximum(_ridge(rows, kinds, prior * _scale(rows @ prior, drops), drops), 0.0)
+    at = {place: index for index, place in enumerate(places)}
+    return Table(
+        _rows(choices, lambda i, k: float(gains[at[i, k]])),
+        _rows(choices, lambda i, k: float(hurts[at[i, k]])),
+        {pair: float(gains[len(places) + n]) for n, pair in enumerate(edges)},
+    )
+
+
+def uniform(choices: Sequence[Choice]) -> tuple[Codes, ...]:
+    """Each kind of alternative everywhere: what teaches most where nothing is known."""
+    kinds = {(c.family, k) for c in choices if c.family not in EXACT for k in range(1, len(c))}
+    return heuristic(choices)[: 3 + len(kinds)]
+
+
+def accuracy_of(objectives: Sequence[Objective]) -> Objective | None:
+    """The first objective that is to be kept high; None where there is none."""
+    return next((each for each in objectives if each.direction == "max"), None)
+
+
+def _rows(
+    choices: Sequence[Choice], entry: Callable[[int, int], float]
+) -> tuple[tuple[float, ...], ...]:
+    return tuple(
+        (0.0, *(entry(i, k) for k in range(1, len(choice)))) for i, choice in enumerate(choices)
+    )
+
+
+def _chain(choices: Sequence[Choice]) -> tuple[Pair, ...]:
+    """Consecutive precision choices: graph order is all that is known of neighbours."""
+    places = [i for i, choice in enumerate(choices) if choice.family == "quantize"]
+    return tuple(pairwise(places))
+
+
+def _prior(choices: Sequence[Choice]) -> tuple[list[list[float]], list[list[float]]]:
+    families = [choice.family for choice in choices]
+    gain = 1.0 / max(len(choices), 1)
+    cost: list[list[float]] = []
+    damage: list[list[float]] = []
+    for index, choice in enumerate(choices):
+        later = range(1, len(choice))
+        cost.append([0.0] + [_REPAIR if choice.family == "repair" else -gain * k for k in later])
+        size, place = families.count(choice.family), families[:index].count(choice.family)
+        ends = 2.0 if min(place, size - 1 - place) < _ENDS * size else 1.0
+        exact = choice.family in EXACT
+        hurt = 0.0 if exact else gain * ends * _FAMILY_DAMAGE.get(choice.family, 1.0)
+        damage.append([0.0] + [hurt * k for k in later])
+    return cost, damage
+
+
+def _relative(costs: Mapping[Codes, float]) -> dict[Codes, float]:
+    """Costs over that of nothing on (the median where it was not told), less 1."""
+    if not costs:
+        return {}
+    given = next((cost for row, cost in costs.items() if not any(row)), None)
+    start = given if given is not None else float(np.median(list(costs.values())))
+    return {row: cost / start - 1.0 for row, cost in costs.items()} if start else {}
+
+
+def _against_best(costs: Mapping[Codes, float]) -> dict[Codes, float]:
+    best = min(costs.values(), default=0.0)
+    return {row: cost - best for row, cost in costs.items()}
+
+
+def _design(places: Sequence[Pair], edges: Sequence[Pair], rows: Sequence[Codes]) -> Floats:
+    table = [
+        [float(row[i] == k) for i, k in places]
+        + [float(row[i] > 0 and row[j] > 0) for i, j in edges]
+        for row in rows
+    ]
+    return np.array(table, dtype=np.float64).reshape(len(rows), len(places) + len(edges))
+
+
+def _scale(said: Floats, values: Mapping[Codes, float]) -> float:
+    """What the prior must be multiplied with to fit best; 1 where that says nothing."""
+    power, fit = float(said @ said), float(said @ np.array([*values.values()]))
+    return fit / power if power > 0 and fit > 0 else 1.0
+
+
+def _ridge(
+    rows: Floats, kinds: Sequence[tuple[str, int]], prior: Floats, values: Mapping[Codes, float]
+) -> Floats:
+    """Prior, what each kind of entry has in common, and what each entry has of its own."""
+    left = np.array([*values.values()]) - rows @ prior
+    different = tuple(dict.fromkeys(kinds))
+    member = np.array([[a == b for b in different] for a in kinds], dtype=np.float64)
+    member = member.reshape(len(kinds), len(different))
+    both = np.hstack([rows, rows @ member])
+    weight = np.diag([_TRUST] * len(kinds) + [_SHARED_TRUST] * member.shape[1])
+    found = np.linalg.solve(both.T @ both + weight, both.T @ left)
+    return prior + found[: len(kinds)] + member @ found[len(kinds) :]
