@@ -9,8 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from edgeopt.core.action import Action, Choice
 
-MACROS: Mapping[str, tuple[str, ...]] = {"layout": ("pad_channels", "se_resize")}
-"""By name: the blocked layout of channels, and what then never has to leave it."""
+MACROS: Mapping[str, tuple[str, ...]] = {
+    "layout": ("pad_channels", "se_resize"),
+    "stem": ("space_to_depth_stem",),
+}
+"""By name: the blocked layout of channels, and what then never has to leave it; the first
+convolution on four times the channels, for integer kernels only."""
+
+IN_FLOAT: frozenset[str] = frozenset({"rewrite:layout"})
+"""Choices whose last alternative is a sensible first guess without quantization."""
 
 JOINT: frozenset[str] = frozenset(name for names in MACROS.values() for name in names)
 """Transforms that belong to a macro."""

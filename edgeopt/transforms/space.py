@@ -33,7 +33,7 @@ from edgeopt.transforms.choices import (
     switched_on,
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
-from edgeopt.transforms.macros import JOINT, MACROS, macro
+from edgeopt.transforms.macros import IN_FLOAT, JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
@@ -289,8 +289,8 @@ class GraphSpace:
         families = {choice.family for choice in self.choices}
         exact = frozenset(families & EXACT)
         found: list[tuple[str, Recipe]] = []
-        if exact and self._macros:
-            found.append(("exact_all", self._switched(exact, macros=True)))
+        if exact and any(choice.name in IN_FLOAT for choice in self._macros):
+            found.append(("exact_all", self._switched(exact, macros=IN_FLOAT)))
         if exact:
             found.append(("exact", self._switched(exact)))
         if "repair" in families:
@@ -301,7 +301,8 @@ class GraphSpace:
                 found.append((name, self.decode(codes)))
             found.append(("exact+quantize", self._switched(exact | {"quantize"})))
             if self._macros:
-                padded = self._switched(exact | {"quantize"}, macros=True)
+                every = frozenset(choice.name for choice in self._macros)
+                padded = self._switched(exact | {"quantize"}, macros=every)
                 found.append(("exact_all+quantize", padded))
             groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
             alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
@@ -309,11 +310,15 @@ class GraphSpace:
             found.append(("quantize", self._build(recipe, lenient=True).recipe))
         return found
 
-    def _switched(self, families: frozenset[str], *, macros: bool = False) -> Recipe:
-        """The first alternative of every choice of some families; of macros the last, or none."""
+    def _switched(
+        self, families: frozenset[str], *, macros: frozenset[str] = frozenset()
+    ) -> Recipe:
+        """The first alternative of every choice of some families; of named macros the last."""
         own = set(self._macros)
         codes = [
-            (len(choice) - 1) * macros if choice in own else switched_on(choice, families)
+            (len(choice) - 1) * (choice.name in macros)
+            if choice in own
+            else switched_on(choice, families)
             for choice in self.choices
         ]
         return self.decode(codes)

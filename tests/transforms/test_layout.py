@@ -173,3 +173,17 @@ def test_softmax_runs_over_the_last_axis(sizes: list[int], axis: int) -> None:
     assert len(applied) == int(any(size > 1 for size in sizes[axis % len(sizes) + 1 :]))
     _, rule = transform_of("softmax_last_axis")
     assert not any(rule.sites(one.graph, offer()) for one in applied)
+
+
+def test_a_stem_is_left_alone_in_float(tmp_path: Path) -> None:
+    """Blocks of pixels into channels lose in float: a choice, and no first guess."""
+    b = Builder()
+    b.conv("x", "c", (3, 8), kernel=7, stride=2)
+    b.node("Relu", ["c"], "y")
+    model = b.model([("x", "float32", ("N", 3, 16, 16))], [("y", "float32", ("N", 8, 8, 8))])
+    space = _space(tmp_path, model)
+    (choice,) = space.choices
+    assert (choice.name, choice.labels) == ("rewrite:stem", ("off", "space_to_depth_stem"))
+    space.workshop.verify(space.workshop.build(space.decode([1])))
+    done = [action for _, candidate in space.standard() for action in candidate.recipe.actions]
+    assert not any(action.transform == "space_to_depth_stem" for action in done)

@@ -13,7 +13,7 @@ from edgeopt.testing.transform_exam import NoEvidence, examine_exact, offer, ope
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.stages import transform_of
 
-RULES = ["dead_taps", "pow2_to_mul", "unused_slice"]
+RULES = ["dead_taps", "pow2_to_mul", "space_to_depth_stem", "unused_slice"]
 NETS = [
     graphs.conv_bn,
     graphs.conv_chain,
@@ -145,3 +145,45 @@ def test_the_rules_end_after_each_other() -> None:
         (action,) = rule.sites(editor.model, offer())
         assert not isinstance(rule.apply(editor, action, NoEvidence()), Rejection)
         assert not rule.sites(editor.model, offer())
+
+
+@QUICK
+@given(
+    channels=st.integers(1, 4),
+    kernel=st.tuples(st.integers(1, 7), st.integers(1, 4)),
+    pads=st.tuples(*[st.integers(0, 3)] * 4),
+    size=st.tuples(st.integers(1, 4), st.integers(1, 3)),
+    bias=st.booleans(),
+)
+def test_a_stem_on_blocks_of_pixels_is_the_same_stem(
+    channels: int,
+    kernel: tuple[int, int],
+    pads: tuple[int, int, int, int],
+    size: tuple[int, int],
+    bias: bool,
+) -> None:
+    """Any kernel and padding; where it fires, the outputs stay, and it fires once."""
+    sizes = [2 * one for one in size]
+    if any(sizes[i] + pads[i] + pads[i + 2] < kernel[i] for i in range(2)):
+        return
+    b = Builder(seed=channels)
+    names = ["x", b.weight("w", 3, channels, *kernel)]
+    names += [b.weight("b", 3)] if bias else []
+    b.node("Conv", names, "c", pads=list(pads), strides=[2, 2])
+    b.node("Relu", ["c"], "y")
+    shape = ("N", channels, *sizes)
+    model = b.model([("x", "float32", shape)], [("y", "float32", ("N", 3, None, None))])
+    for applied in examine_exact("space_to_depth_stem", model):
+        _, rule = transform_of("space_to_depth_stem")
+        assert not rule.sites(applied.graph, offer())
+
+
+def test_a_stem_of_seven_taps_becomes_four() -> None:
+    """The usual first convolution of a ResNet: 7x7 on 3 channels is 4x4 on 12."""
+    b = Builder()
+    b.conv("x", "c", (3, 8), kernel=7, stride=2)
+    b.node("Relu", ["c"], "y")
+    model = b.model([("x", "float32", ("N", 3, 16, 16))], [("y", "float32", ("N", 8, 8, 8))])
+    (applied,) = examine_exact("space_to_depth_stem", model)
+    weight = applied.graph.graph.initializers["c/space_to_depth_stem/weight"]
+    assert weight.shape == (8, 12, 4, 4)
