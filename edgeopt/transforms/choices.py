@@ -75,6 +75,27 @@ def by_scheme(choices: Sequence[Choice], off: Collection[Choice]) -> dict[str, l
     return found
 
 
+def int8_everything(
+    choices: Sequence[Choice], off: Collection[Choice], stem: str | None
+) -> dict[str, list[int]]:
+    """Codes by name: every group in integers but the stem, alone and with its biases corrected.
+
+    What a search begins with and releases groups from: on most models the best is everything but
+    a handful.
+    """
+    families = EXACT | {"quantize"}
+    codes = [
+        0 if choice in off or choice.name == f"quantize:{stem}" else switched_on(choice, families)
+        for choice in choices
+    ]
+    corrected = [
+        int(choice.name == "repair:bias_correction") or code
+        for choice, code in zip(choices, codes, strict=True)
+    ]
+    found = {"int8_everything": codes}
+    return found if corrected == codes else {**found, "int8_everything+bias": corrected}
+
+
 def _in_scheme(choice: Choice, schemes: Sequence[str]) -> int:
     """The first alternative of the first of these schemes that the choice has; 0 without one."""
     for scheme in schemes:

@@ -27,6 +27,9 @@ ARITHMETIC = frozenset({"Add", "Mul", "Sigmoid", "LeakyRelu", "AveragePool", "Gl
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 GROUPS_AT_MOST = 40
 _REPLACED = "__replaced"
+_MATRIX = "__matrix"
+"""Of a product's rows, which are those of the value in another shape."""
+_STEM_CHANNELS = 4
 _KEY = "edgeopt.quantize.groups"
 
 
@@ -86,7 +89,7 @@ def replaced(model: ir.Model) -> frozenset[str]:
 
 def name_of(value: ir.Value) -> str:
     """The value's name in the float graph."""
-    return (value.name or "").removesuffix(_REPLACED)
+    return (value.name or "").removesuffix(_REPLACED).removesuffix(_MATRIX)
 
 
 def through(value: ir.Value) -> ir.Value:
@@ -207,12 +210,34 @@ def groups(model: ir.Model, *, at_most: int = GROUPS_AT_MOST) -> tuple[Group, ..
         at_most: Neighbouring groups are merged until no more than so many are left.
     """
     members = _members(model.graph)
-    size = -(-len(members) // at_most)
-    blocks = [members[start : start + size] for start in range(0, len(members), size or 1)]
+    stem = members[:1] if stem_of(model.graph) is not None else []
+    rest = members[len(stem) :]
+    size = -(-len(rest) // (at_most - len(stem)))
+    blocks = [rest[start : start + size] for start in range(0, len(rest), size or 1)]
+    blocks = [*([stem] if stem else []), *blocks]
     return tuple(
         Group(name=block[0][0], nodes=tuple(node for part in block for node in part))
         for block in blocks
     )
+
+
+def stem_of(graph: ir.Graph) -> str | None:
+    """The first weighted node where it is a convolution of an image with few channels.
+
+    In integers it is slower than in float (340 us against 150 on 3x3 with stride 2 over RGB):
+    four channels fill no register. So it is a group of its own, and the first to be released.
+
+    Returns:
+        Name of its value, which is that of its group; None where the net begins otherwise.
+    """
+    first = next((node for node in graph if is_weighted(node)), None)
+    if first is None or first.op_type != "Conv" or first.inputs[1] is None:
+        return None
+    shape = first.inputs[1].shape
+    if shape is None or len(shape) != 4 or first.attributes.get_int("group", 1) != 1:
+        return None
+    few = int(shape.numpy()[1]) <= _STEM_CHANNELS
+    return name_of(first.outputs[0]) if few else None
 
 
 def _members(graph: ir.Graph) -> list[list[str]]:

@@ -28,11 +28,13 @@ from edgeopt.transforms.choices import (
     decision,
     for_speed,
     grouped,
+    int8_everything,
     label,
     on_off,
     switched_on,
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
+from edgeopt.transforms.groups import stem_of
 from edgeopt.transforms.macros import IN_FLOAT, JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
@@ -297,8 +299,10 @@ class GraphSpace:
             every = exact | {"quantize", "repair"}
             found.append(("exact+quantize+repair", self._switched(every)))
         if "quantize" in families:
-            for name, codes in by_scheme(self.choices, self._macros).items():
-                found.append((name, self.decode(codes)))
+            named = by_scheme(self.choices, self._macros)
+            stem = stem_of(self._fixpoint.graph.graph)
+            named |= int8_everything(self.choices, self._macros, stem)
+            found += [(name, self.decode(codes)) for name, codes in named.items()]
             found.append(("exact+quantize", self._switched(exact | {"quantize"})))
             if self._macros:
                 every = frozenset(choice.name for choice in self._macros)

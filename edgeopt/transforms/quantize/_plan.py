@@ -26,6 +26,7 @@ from edgeopt.transforms.groups import (
 from edgeopt.transforms.quantize._scale import Scale, gate_scale_of, scale_of
 
 _KEY = "edgeopt.quantize.plan"
+_METHOD = "edgeopt.quantize.range"
 _SPAN_RATIO = 4.0
 """Values joined by Concat share a scale where none would lose more than two of its eight bits."""
 
@@ -81,7 +82,9 @@ def plan_of(model: ir.Model, action: Action, evidence: Evidence) -> Plan | Rejec
     source = _float_form(model, evidence)
     if source is None:
         return Rejection(reason="the model came with quantizers of its own")
-    plan = replace(_planned(source, action, evidence), graph=graph, nodes=_by_name(graph))
+    method = method_held(graph) or "minmax"
+    plan = _planned(source, action, evidence, method)
+    plan = replace(plan, graph=graph, nodes=_by_name(graph))
     graph.meta[_KEY] = plan
     return plan
 
@@ -94,12 +97,12 @@ def _float_form(model: ir.Model, evidence: Evidence) -> ir.Model | None:
     return None if holds_quantizers(model.graph) else model
 
 
-def _planned(model: ir.Model, action: Action, evidence: Evidence) -> Plan:
+def _planned(model: ir.Model, action: Action, evidence: Evidence, method: str) -> Plan:
     found = groups(model)
     members = frozenset(name for group in found for name in group.nodes)
     nodes = _by_name(model.graph)
     names = sorted(_coded_values(nodes[name] for name in members))
-    ranges, digest = evidence.ranges(model, names, action.artifact("ranges"))
+    ranges, digest = evidence.ranges(model, names, action.artifact("ranges"), method=method)
     plan = Plan(
         graph=model.graph,
         nodes=nodes,
@@ -115,6 +118,16 @@ def _planned(model: ir.Model, action: Action, evidence: Evidence) -> Plan:
 def holds_quantizers(graph: ir.Graph) -> bool:
     """Whether any node of the main graph converts to or from integer codes."""
     return any(node.op_type in QUANTIZERS for node in graph)
+
+
+def hold_method(graph: ir.Graph, method: str) -> None:
+    """Let the plan that is made of a graph take its ranges by another method than extremes."""
+    graph.meta[_METHOD] = method
+
+
+def method_held(graph: ir.Graph) -> str | None:
+    """The range method that was chosen for a graph."""
+    return graph.meta.get(_METHOD)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
 
 
 def held_plan(graph: ir.Graph) -> Plan | None:

@@ -10,6 +10,8 @@ the product) unless its user is quantized. Must not fire without calibration, be
 per-channel form), or on weights that are not float32 constants.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import onnx_ir as ir
 
@@ -99,15 +101,19 @@ class StaticQdq:
 PLUGIN = StaticQdq()
 
 
-def _with_gemm_form(model: ir.Model) -> frozenset[str]:
+def _with_gemm_form(model: ir.Model) -> dict[str, str]:
+    """Operators by name of their value, where a Gemm form is to be had."""
     if model.graph.opset_imports.get("", 0) < _GEMM_OPSET:
-        return frozenset()
-    return frozenset(name_of(node.outputs[0]) for node in model.graph if has_gemm_form(node))
+        return {}
+    return {name_of(node.outputs[0]): node.op_type for node in model.graph if has_gemm_form(node)}
 
 
-def _forms(group: Group, products: frozenset[str]) -> tuple[dict[str, bool], ...]:
-    """Products as Gemm first where there are any, then every node as it is."""
-    return ({},) if products.isdisjoint(group.nodes) else ({"gemm": True}, {})
+def _forms(group: Group, products: Mapping[str, str]) -> tuple[dict[str, bool], ...]:
+    """With a MatMul its Gemm comes first; a convolution as Gemm pays on some processors only."""
+    found = {products[name] for name in group.nodes if name in products}
+    if not found:
+        return ({},)
+    return ({"gemm": True}, {}) if "MatMul" in found else ({}, {"gemm": True})
 
 
 def _refused(model: ir.Model) -> Rejection | None:
