@@ -26,7 +26,8 @@ BEAT_S = 5.0
 # Three beats missed, and the time of one for a board that is slow to send.
 SILENCE_S = 4 * BEAT_S
 _GRACE_S = 15.0
-_BYE_S = 5.0
+# An agent that puts a power mode back on a busy board needs its time; others end at once.
+_BYE_S = 20.0
 _LOG = 1500
 _ASK_S = 60.0
 _POLL_S = 1.0

@@ -11,7 +11,7 @@ from edgeopt.api.fleet import Meeting
 from tests.conftest import DIGITS
 
 RUN = ["run", str(DIGITS / "digits.onnx"), "--data", str(DIGITS / "digits.npz"), "--json"]
-RUN += ["--trials", "9", "--budget", "100s", "--max-drop", "3pt", "--strategy", "random"]
+RUN += ["--trials", "5", "--budget", "60s", "--max-drop", "3pt", "--strategy", "random"]
 RUN += ["--objectives", "latency,accuracy,size", "--out", "report"]
 DEVICES = '[devices.one]\nkind = "local"\n[devices.two]\nkind = "local"\n'
 
@@ -50,19 +50,10 @@ def test_candidates_are_measured_on_both(fleet):
     """Recipes in common, so that ranks can be compared, and the report compares them."""
     _, document, _ = fleet
     labels = [{c.get("label") for c in document["candidates"][d]} for d in ("one", "two")]
-    assert {"baseline", "normalize"} <= labels[0] & labels[1]
-    assert "across" in document
-
-
-def test_the_same_command_measures_nothing_again(fleet):
-    """Resuming two devices finds all in the store."""
-    folder, document, _ = fleet
-    done = _edgeopt(folder, *RUN, "--device", "one,two")
-    assert done.returncode == 0, done.stderr
-    again = json.loads(done.stdout)
-    for device in ("one", "two"):
-        count = len(document["candidates"][device])
-        assert len(again["candidates"][device]) >= count
+    common = (labels[0] & labels[1]) - {"", None}
+    assert "baseline" in common
+    assert len(common) >= 3
+    assert document["across"]
 
 
 def test_a_device_that_cannot_be_opened_stops_before_anything_is_measured(fleet):
