@@ -36,6 +36,8 @@ class Lowered:
             provider hides it.
         islands: Dequantize, compute in float, quantize again: how many such places remain.
         note: Why something is unknown.
+        stayed: A sentence an operator: it stayed float, because ...
+        traps: Sentences: what runs otherwise than it was written, and costs time or accuracy.
     """
 
     layers: tuple[Layer, ...]
@@ -43,3 +45,5 @@ class Lowered:
     ran: int | None = None
     islands: int = 0
     note: str = ""
+    stayed: tuple[str, ...] = ()
+    traps: tuple[str, ...] = ()

@@ -23,6 +23,7 @@ from typing import Any
 import onnx_ir as ir
 
 from edgeopt.core.lowered import Layer, Lowered, Precision
+from edgeopt.graph.placement_reasons import stayed_float, traps
 
 _FLOAT_KINDS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"}
 _INTEGER_KINDS = {
@@ -60,11 +61,16 @@ def lowered(profile: Mapping[str, Any], graph: ir.Model) -> Lowered:
     if hidden or not layers:
         reason = f"{', '.join(hidden)} hides its layers" if hidden else "nothing was profiled"
         return Lowered(layers=layers, asked=wanted, ran=None, note=reason)
+    kinds = frozenset(_FLOAT_KINDS)
     return Lowered(
         layers=layers,
         asked=wanted,
         ran=sum(node["op"] in _INTEGER_KINDS | _INT4_KINDS for node in nodes),
         islands=_islands(nodes, graph),
+        stayed=tuple(
+            stayed_float(nodes, graph, weighted=kinds, asked=_is_asked, dequantized=_is_dequantized)
+        ),
+        traps=tuple(traps(nodes, graph, weighted=kinds, asked=_is_asked)),
     )
 
 

@@ -175,11 +175,13 @@ def _lowered(lowered: Lowered) -> dict[str, Any]:
         text = "nothing asked in integers"
     if lowered.islands:
         text += f", {lowered.islands} float islands"
+    text += "".join(f"; {trap}" for trap in lowered.traps[:2])
     return {
         "asked": lowered.asked,
         "ran": lowered.ran,
         "islands": lowered.islands,
         "note": lowered.note,
+        "stayed": list(lowered.stayed),
         "text": f"{text} ({lowered.note})" if lowered.note else text,
     }
 

@@ -163,3 +163,22 @@ def test_precision_by_operator_and_types(op: str, inputs: list[str], precision: 
     assert layer.precision == precision
     assert layer.operator == f"com.microsoft:{op}"
     assert layer.time_s is None
+
+
+def test_every_float_layer_says_why(tmp_path: Path) -> None:
+    """The side that is float is named, and a float model has nothing to explain."""
+    found = profiled(two_convolutions("open end"), tmp_path)
+    assert found.stayed == ("Conv 'conv2' stayed float because its result is read in float by Add",)
+    assert profiled(graphs.conv_chain(), tmp_path).stayed == ()
+    signed = profiled(two_convolutions("signed"), tmp_path).stayed
+    assert any("although it was asked for" in sentence for sentence in signed)
+
+
+def test_a_pool_of_codes_in_the_layout_of_floats_is_a_trap() -> None:
+    """The executed graph shows it; one in the layout of integers is none."""
+    model = graphs.as_graph(graphs.conv_chain())
+    slow = {"name": "pool", "op": "MaxPool", "inputs": ["tensor(uint8)"]}
+    fast = {"name": "pool", "op": "NhwcMaxPool", "inputs": ["tensor(uint8)"]}
+    (sentence,) = lowered({"nodes": [slow]}, model).traps
+    assert "MaxPool of uint8" in sentence
+    assert lowered({"nodes": [fast]}, model).traps == ()
