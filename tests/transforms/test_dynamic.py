@@ -13,6 +13,7 @@ from onnx import helper
 from edgeopt.core.action import Action
 from edgeopt.core.profile import DeviceProfile, QuantizationTypes
 from edgeopt.graph.editor import Editor
+from edgeopt.graph.runtime import Session
 from edgeopt.graph.structure import structure_digest, weights_digest
 from edgeopt.graph.write import to_bytes
 from edgeopt.store.artifacts import ArtifactStore
@@ -110,6 +111,17 @@ def test_one_value_is_quantized_once_for_all_its_products(store: ArtifactStore) 
     counts = lowered_counts(made, graphs.random_feeds(model)[0])
     assert counts["MatMulIntegerToFloat"] == 3
     assert counts.get("Add", 0) == 0
+
+
+def test_an_activation_of_zeros_or_one_value(store: ArtifactStore) -> None:
+    """A sample without a range of its own gives the bias, and nothing that is not finite."""
+    model = graphs.gemm_chain()
+    made = Session(to_bytes(_made("dynamic_matmul", model, store)))
+    plain = Session(model.SerializeToString())
+    for level in (0.0, 1.0, -2.0):
+        feed = {"x": np.full((2, 6), level, np.float32)}
+        found, wanted = made.run(feed)["logits"], plain.run(feed)["logits"]
+        assert np.abs(found - wanted).max() < 0.05 * max(1.0, np.abs(wanted).max())
 
 
 def test_shared_weights_are_coded_once(store: ArtifactStore) -> None:

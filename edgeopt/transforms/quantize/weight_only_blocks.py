@@ -1,11 +1,12 @@
 """Weights of matrix products as 4- or 8-bit codes, one scale a block of consecutive inputs.
 
 The product becomes `MatMulNBits` of `com.microsoft`
-(https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md): codes
-[N, blocks, block * bits / 8] with the middle code as zero, scales [N * blocks]. For size: an
-eighth or a quarter of the float weight. With accuracy level 4 the kernel also codes the
-activation in 8 bits, block by block. Must not fire on sums shorter than a block, nor on what
-`dynamic_matmul` refuses.
+(https://github.com/microsoft/onnxruntime/blob/main/docs/ContribOperators.md): codes [N, blocks,
+block * bits / 8] with the middle code as zero, scales [N * blocks]. For size: an eighth or a
+quarter of the float weight. With accuracy level 4 the kernel also codes the activation in 8 bits,
+block by block. Not faster where time goes into arithmetic: 0.9 times the speed of float on a
+three-layer BERT with 32 tokens (one thread, x86 with VNNI). Must not fire on sums shorter than a
+block, nor on what `dynamic_matmul` refuses.
 """
 
 import numpy as np
