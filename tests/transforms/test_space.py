@@ -20,7 +20,7 @@ from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.choices import grouped, label
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
-from edgeopt.transforms.stages import canonical, stage_of
+from edgeopt.transforms.stages import canonical, stage_of, transform_of
 
 
 def _space(folder: Path, model: onnx.ModelProto, **options: object) -> GraphSpace:
@@ -69,7 +69,8 @@ def test_choices(space: GraphSpace) -> None:
         "rewrite:pool_before_conv1x1",
         "fuse:hardswish",
     ]
-    assert names[-1] == "repair:bias_correction"
+    assert "repair:bias_correction" in names
+    assert names[-1].startswith("repair:")
     families = {choice.family for choice in space.choices}
     assert families == {"rewrite", "fuse", "prune", "quantize", "repair"}
     assert len(set(names)) == len(names)
@@ -118,7 +119,10 @@ def test_exact_goes_to_a_fixpoint(space: GraphSpace) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_then_takes_exactly_what_legal_lists(space: GraphSpace, seed: int) -> None:
-    """Random walks: each legal step is taken and builds; an offered one that is gone is not."""
+    """Random walks: each legal step is taken and builds; an offered one that is gone is not.
+
+    Only a repair, which judges itself on data, may refuse what was listed.
+    """
     generator = np.random.default_rng(seed)
     recipe, everything = space.empty(), set(space.legal(space.empty()))
     for _ in range(8):
@@ -129,7 +133,10 @@ def test_then_takes_exactly_what_legal_lists(space: GraphSpace, seed: int) -> No
             assert isinstance(space.then(recipe, action), str)
         if not legal:
             break
-        grown = space.then(recipe, legal[int(generator.integers(len(legal)))])
+        action = legal[int(generator.integers(len(legal)))]
+        grown = space.then(recipe, action)
+        if isinstance(grown, str) and transform_of(action.transform)[0] == "repair":
+            continue
         assert isinstance(grown, Recipe), grown
         assert len(grown.actions) == len(recipe.actions) + 1
         assert space.workshop.build(grown).recipe == grown

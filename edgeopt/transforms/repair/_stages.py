@@ -26,8 +26,8 @@ class Stages:
     """The values of a graph for some samples, computed as far as they are asked for.
 
     Args:
-        model: Sorted. Read once: constants changed later are not seen, so whoever changes one
-            also changes the values that depend on it directly (`values`).
+        model: Sorted. Constants that change later are seen only after `refresh`, and values that
+            were computed from them are not computed again.
         feeds: A few samples; all their live values are kept in memory.
     """
 
@@ -47,6 +47,17 @@ class Stages:
             self._run([self._nodes[index] for index in piece], wanted)
             self._done.update(piece)
         self._forget()
+
+    def refresh(self, model: ir.Model) -> None:
+        """Take over the constants of a model whose nodes are the same."""
+        for node, held in zip(model.graph, self._nodes, strict=True):
+            for index, value in enumerate(node.inputs):
+                if value is not None and value.is_initializer() and value.name:
+                    held.input[index] = value.name
+                    if value.name not in self._constants and value.const_value is not None:
+                        tensor = ir.to_proto(value.const_value)
+                        tensor.name = value.name
+                        self._constants[value.name] = tensor
 
     def _needed(self, wanted: Sequence[str]) -> list[int]:
         found: set[int] = set()
