@@ -467,6 +467,25 @@ def test_a_group_is_quantized_in_one_way_only(store: ArtifactStore) -> None:
         assert "already" in refused.reason or "plain float32" in refused.reason
 
 
+def test_a_model_that_came_quantized_is_improved_or_left(store: ArtifactStore) -> None:
+    """What is still float becomes dynamic; static pairs beside foreign ones are refused."""
+    graph = opened(graphs.gemm_chain())
+    editor = Editor(graph.clone())
+    plugin, static = transform_of("dynamic_matmul")[1], transform_of("static_qdq")[1]
+    first = plugin.sites(graph, offer())[0]
+    assert isinstance(plugin.apply(editor, first, NoEvidence()), Action)
+    foreign = opened(onnx.load_from_string(to_bytes(editor.model)))
+    left = plugin.sites(foreign, offer())
+    assert [action.site for action in left] == ["fc2", "logits"]
+    assert static.sites(foreign, offer()) == ()
+    evidence = evidence_of(graphs.gemm_chain(), store)
+    made = at_every_site("dynamic_matmul", foreign, evidence, left[:1])
+    other = Action.of("static_qdq", "logits", activation="uint8", weight="int8", per_channel=True)
+    refused = static.apply(Editor(made), other, evidence)
+    assert isinstance(refused, Rejection)
+    assert "of its own" in refused.reason
+
+
 def _made(name: str, model: onnx.ModelProto, store: ArtifactStore):  # type: ignore[no-untyped-def]
     graph = opened(model)
     actions = transform_of(name)[1].sites(graph, offer())
