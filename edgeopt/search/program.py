@@ -10,7 +10,11 @@ lies, which no sum over layers can say.
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
-from collections.abc import Sequence
+import ctypes
+import os
+import sys
+from collections.abc import Collection, Generator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,18 +23,23 @@ from edgeopt.search.codes import Codes
 from edgeopt.search.table import Table
 
 _GAP = 1e-3
+_STDOUT = 1
 _TOO_MUCH = 2.0
 _NODES = 3000
 """A limit in nodes of the search tree, not in seconds: equal questions get equal answers."""
 
 
-def best(table: Table, budget: float, known: Sequence[Codes]) -> Codes | None:
+def best(
+    table: Table, budget: float, known: Sequence[Codes], loud: Collection[int] | None = None
+) -> Codes | None:
     """The codes of least predicted cost whose predicted damage keeps a budget.
 
     Args:
         table: Costs and damages.
         budget: Highest damage; infinity for none.
         known: Codes that must not come back.
+        loud: Choices in which an answer must differ from all that is known; all of them where
+            none are named. The others may be what they like.
 
     Returns:
         None where no codes are left within the budget, or none were found in the nodes allowed.
@@ -43,25 +52,51 @@ def best(table: Table, budget: float, known: Sequence[Codes]) -> Codes | None:
 
     edges = list(table.edges)
     size = len(places) + len(edges)
-    rows, highest = _constraints(table, places, edges, budget, known)
+    rows, highest = _constraints(table, places, edges, budget)
+    counted = range(len(table.cost)) if loud is None else loud
+    for each in known:
+        row, limit = _cut(table, places, each, counted)
+        rows.append(row)
+        highest.append(limit)
     cost = [table.cost[i][k] for i, k in places] + [table.edges[pair] for pair in edges]
-    whole = np.array([1] * len(places) + [0] * len(edges))
-    found: Any = milp(
-        np.array(cost),
-        integrality=whole,
-        bounds=_bounds(size),
-        constraints=_linear(rows, highest),
-        # Behind its presolver HiGHS 1.12 prints on stdout where it repairs a solution.
-        options={"mip_rel_gap": _GAP, "node_limit": _NODES, "presolve": False},
-    )
+    with _quiet():
+        found: Any = milp(
+            np.array(cost),
+            integrality=np.ones(size),
+            bounds=_bounds(size),
+            constraints=_linear(rows, highest),
+            options={"mip_rel_gap": _GAP, "node_limit": _NODES},
+        )
     if found.x is None:
         return None
     codes = [0] * len(table.cost)
     for (i, k), value in zip(places, found.x, strict=False):
         if value > 0.5:
             codes[i] = k
-    made = tuple(codes)
-    return None if made in known else made
+    return tuple(codes)
+
+
+@contextmanager
+def _quiet() -> Generator[None]:
+    """Nothing reaches stdout meanwhile: HiGHS 1.12 left a printf where it repairs a solution, which
+    no option turns off, and stdout belongs to results (one JSON document)."""
+    flush = ctypes.CDLL(None).fflush
+    sys.stdout.flush()
+    flush(None)
+    try:
+        kept = os.dup(_STDOUT)
+    except OSError:  # closed: nobody reads it
+        yield
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, _STDOUT)
+    try:
+        yield
+    finally:
+        flush(None)
+        os.dup2(kept, _STDOUT)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _bounds(size: int) -> Any:
@@ -88,7 +123,6 @@ def _constraints(
     places: Sequence[tuple[int, int]],
     edges: Sequence[tuple[int, int]],
     budget: float,
-    known: Sequence[Codes],
 ) -> tuple[list[dict[int, float]], list[float]]:
     """Rows (column to factor) and the highest value of each."""
     column = {place: n for n, place in enumerate(places)}
@@ -108,22 +142,28 @@ def _constraints(
     if np.isfinite(budget):
         rows.append({column[i, k]: _share(table.damage[i][k], budget) for i, k in places})
         highest.append(1.0)
-    for codes in known:
-        row: dict[int, float] = {}
-        off = 0
-        for i, code in enumerate(codes):
-            row |= {column[i, code]: 1.0} if code else _times(on[i], -1.0)
-            off += code == 0
-        rows.append(row)
-        highest.append(float(len(codes) - 1 - off))
     return rows, highest
+
+
+def _cut(
+    table: Table, places: Sequence[tuple[int, int]], codes: Codes, loud: Collection[int]
+) -> tuple[dict[int, float], float]:
+    """At least one of the loud choices is another one: row and highest value."""
+    column = {place: n for n, place in enumerate(places)}
+    row: dict[int, float] = {}
+    for i in loud:
+        if codes[i]:
+            row[column[i, codes[i]]] = 1.0
+        else:
+            row |= {column[i, k]: -1.0 for k in range(1, len(table.cost[i]))}
+    return row, float(sum(codes[i] > 0 for i in loud) - 1)
 
 
 def _share(damage: float, budget: float) -> float:
     """Damage over budget: damages are tiny, and the solver's tolerance (1e-6) is absolute."""
     if budget <= 0:
         return _TOO_MUCH if damage > 0 else 0.0
-    return min(damage / budget, _TOO_MUCH)
+    return min(round(damage / budget, 4), _TOO_MUCH)
 
 
 def _times(row: dict[int, float], factor: float) -> dict[int, float]:

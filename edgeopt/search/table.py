@@ -27,6 +27,7 @@ _ENDS = 0.1
 """Share of a family's choices at either end of the network that count double."""
 _REPAIR = -1e-6
 """Repairs cost nothing and are tried on first."""
+_SILENCE = 1e-5
 _TRUST = 4.0
 """The prior of the fallback counts as so many trials for what one alternative has of its own."""
 _SHARED_TRUST = 0.1
@@ -51,6 +52,18 @@ class Table:
         """The predicted change of the first objective."""
         alone = sum(row[code] for row, code in zip(self.cost, codes, strict=True))
         return alone + sum(v for (i, j), v in self.edges.items() if codes[i] and codes[j])
+
+    @property
+    def loud(self) -> tuple[int, ...]:
+        """Choices of which the table says anything; the others change nothing when alone."""
+        coupled = {
+            index for pair, value in self.edges.items() if abs(value) > _SILENCE for index in pair
+        }
+        return tuple(
+            i
+            for i, (cost, damage) in enumerate(zip(self.cost, self.damage, strict=True))
+            if i in coupled or max(map(abs, cost)) > _SILENCE or max(damage) > _SILENCE
+        )
 
     def damage_of(self, codes: Codes) -> float:
         """The predicted damage, in a unit that only ranks."""

@@ -2,6 +2,8 @@
 
 import itertools
 import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -124,6 +126,23 @@ def test_the_program_finds_what_trying_everything_finds(budget: float):
         assert table.damage_of(made) <= budget + 1e-9
         assert table.cost_of(made) == pytest.approx(min(map(table.cost_of, left)), abs=1e-3)
         known.append(made)
+
+
+def test_the_program_is_quiet():
+    """The solver prints on stdout in some solves; stdout belongs to results."""
+    code = """
+from edgeopt.plugins import STRATEGIES
+from edgeopt.testing.toy_space import OBJECTIVES, ToyDevice, ToySpace
+space = ToySpace(sites=10, rewrites=2)
+strategy = STRATEGIES.load("ilp")(space, seed=0, objectives=OBJECTIVES)
+for _ in range(5):
+    strategy.tell(ToyDevice(space).measure(strategy.ask(8)))
+print("done")
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
 
 
 def test_the_estimated_table_says_what_the_estimator_says():

@@ -68,18 +68,30 @@ class Ilp:
             yield tuple(int(choice.family in EXACT) for choice in self._choices)
         whole = self._whole(table)
         dry: set[float] = set()
+        loud: Sequence[int] = table.loud
         for _ in range(_PATIENCE):
             budget = self._budget(table, whole)
             self._step += 1
             if budget in dry:
                 continue
-            codes = best(table, budget, self._archive.known)
+            codes = best(table, budget, self._archive.known, loud)
             if codes is not None:
-                yield codes
+                yield self._turned(codes, loud)
+            elif len(loud) < len(self._choices):
+                loud = range(len(self._choices))
             elif math.isinf(budget):
                 return
             else:
                 dry.add(budget)
+
+    def _turned(self, codes: Codes, loud: Sequence[int]) -> Codes:
+        """What the table says nothing about takes turns: repairs, ways to find ranges."""
+        if len(loud) == len(self._choices):
+            return codes
+        return tuple(
+            code if i in loud else self._step // 2 % len(self._choices[i])
+            for i, code in enumerate(codes)
+        )
 
     def _whole(self, table: Table) -> float:
         """The damage with everything on that gains."""
