@@ -15,11 +15,17 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of
+from edgeopt.transforms.local_rule import word
 
 WEIGHTED = frozenset({"Conv", "Gemm", "MatMul"})
 FUSED = frozenset({"Relu", "Clip"})
 """Fused into the node before them: nothing stands between."""
-MOVING = frozenset({"MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"})
+MOVING = frozenset(
+    {
+        *("MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze"),
+        *("Slice", "Split", "Resize"),
+    }
+)
 """Codes pass through unchanged: one scale on both sides."""
 JOINING = frozenset({"Concat"})
 ARITHMETIC = frozenset({"Add", "Mul", "Sigmoid", "LeakyRelu", "AveragePool", "GlobalAveragePool"})
@@ -240,6 +246,20 @@ def stem_of(graph: ir.Graph) -> str | None:
     return name_of(first.outputs[0]) if few else None
 
 
+def releasable_stem(model: ir.Model) -> str | None:
+    """The stem's group where it is better left in float; None without one.
+
+    Not where a MaxPool belongs to it: the runtime moves the Quantize that follows above the pool,
+    which then runs on uint8 in the layout of floats, 20 times slower.
+    """
+    stem = stem_of(model.graph)
+    if stem is None:
+        return None
+    group = next(group for group in groups(model) if group.name == stem)
+    nodes = {name_of(node.outputs[0]): node.op_type for node in model.graph}
+    return None if "MaxPool" in {nodes.get(name) for name in group.nodes} else stem
+
+
 def _members(graph: ir.Graph) -> list[list[str]]:
     """One list of names a weighted node: itself, and what stays integer behind it."""
     found: list[list[str]] = []
@@ -283,7 +303,9 @@ def _behind_convolutions(graph: ir.Graph) -> set[ir.Node]:
 
 def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) -> int | None:
     """The group that takes a node in: that of its last producer."""
-    if node.domain not in ("", "ai.onnx") or len(node.outputs) != 1:
+    if node.domain not in ("", "ai.onnx") or (len(node.outputs) != 1 and node.op_type != "Split"):
+        return None
+    if node.op_type == "Resize" and word(node, "mode", "nearest") != "nearest":
         return None
     sources = [value for _, value in activations(node)]
     owners = [owner[name_of(value)] for value in sources if name_of(value) in owner]

@@ -34,7 +34,7 @@ from edgeopt.transforms.choices import (
     switched_on,
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
-from edgeopt.transforms.groups import stem_of
+from edgeopt.transforms.groups import releasable_stem
 from edgeopt.transforms.macros import IN_FLOAT, JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
@@ -300,7 +300,7 @@ class GraphSpace:
             found.append(("exact+quantize+repair", self._switched(every)))
         if "quantize" in families:
             named = by_scheme(self.choices, self._macros)
-            stem = stem_of(self._fixpoint.graph.graph)
+            stem = releasable_stem(self._fixpoint.graph)
             named |= int8_everything(self.choices, self._macros, stem)
             found += [(name, self.decode(codes)) for name, codes in named.items()]
             found.append(("exact+quantize", self._switched(exact | {"quantize"})))

@@ -170,7 +170,8 @@ def _share(plan: Plan) -> None:
     for name, node in plan.nodes.items():
         if name not in plan.members or node.op_type not in MOVING | JOINING:
             continue
-        values = [name_of(value) for _, value in activations(node)] + [name]
+        values = [name_of(value) for _, value in activations(node)]
+        values += [name_of(output) for output in node.outputs]
         if any(value not in plan.ranges for value in values):
             continue
         if node.op_type in JOINING:

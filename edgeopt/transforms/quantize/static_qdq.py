@@ -156,8 +156,7 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
             return refused
     if node.op_type == "HardSwish":
         node = _integer_gate(editor, node, plan)
-    if _makes_codes(node, plan):
-        made = node.outputs[0]
+    for made in tuple(node.outputs) if _makes_codes(node, plan) else ():
         pair = _pair(editor, made, plan, dtype)
         if isinstance(pair, Rejection):
             return pair
