@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from edgeopt.graph.editor import Editor, array_of
 from edgeopt.graph.read import read_model
+from edgeopt.graph.runtime import Session
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 from edgeopt.testing.transform_exam import NoEvidence, examine_exact, offer, opened
@@ -19,7 +20,7 @@ from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
 
-RULES = ["fold_add", "pad_channels", "se_resize", "softmax_last_axis"]
+RULES = ["fold_add", "pad_channels", "se_resize", "share_dimensions", "softmax_last_axis"]
 NETS = [
     graphs.conv_bn,
     graphs.conv_chain,
@@ -187,3 +188,51 @@ def test_a_stem_is_left_alone_in_float(tmp_path: Path) -> None:
     space.workshop.verify(space.workshop.build(space.decode([1])))
     done = [action for _, candidate in space.standard() for action in candidate.recipe.actions]
     assert not any(action.transform == "space_to_depth_stem" for action in done)
+
+
+@QUICK
+@given(
+    kernel=st.integers(1, 4),
+    pads=st.tuples(*[st.integers(0, 2)] * 4),
+    stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
+    size=st.tuples(st.integers(7, 11), st.integers(7, 11)),
+)
+def test_sizes_with_one_name_are_equal(
+    kernel: int,
+    pads: tuple[int, int, int, int],
+    stride: int,
+    dilation: int,
+    size: tuple[int, int],
+) -> None:
+    """On every input, values whose sizes got the same name have the same sizes."""
+    b = Builder(seed=kernel)
+    attributes = {"pads": list(pads), "strides": [stride] * 2, "dilations": [dilation] * 2}
+    for name, source in (("a", "x"), ("b", "x"), ("c", "a")):
+        b.weight(f"{name}.w", 2, 2, kernel, kernel)
+        b.node("Conv", [source, f"{name}.w"], name, **attributes)
+    b.node("Add", ["a", "b"], "sum")
+    names = ["a", "b", "c", "sum"]
+    for name in names:
+        b.node("Neg", [name], f"{name}.y")
+    outputs = [(f"{name}.y", "float32", [None] * 4) for name in names]
+    model = b.model([("x", "float32", ("N", 2, "H", "W"))], outputs)
+    reach = dilation * (kernel - 1) + 1
+    small = [size[i] + pads[i] + pads[i + 2] for i in range(2)]
+    if any(
+        (total - reach) // stride + 1 + pads[i] + pads[i + 2] < reach
+        for i, total in enumerate(small)
+    ):
+        return
+    feed = {"x": np.zeros((2, 2, *size), np.float32)}
+    (applied,) = examine_exact("share_dimensions", model, [feed])
+    found = {v.name: v.shape for node in applied.graph.graph for v in node.outputs}
+    made = Session(model.SerializeToString()).run(feed)
+    known = {"H": size[0], "W": size[1], "N": 2}
+    for name in names:
+        for dimension, real in zip(found[name] or (), made[f"{name}.y"].shape, strict=True):
+            if isinstance(dimension, int):
+                assert dimension == real
+            elif dimension.value is not None:
+                assert known.setdefault(dimension.value, real) == real
+    assert found["a"] == found["b"] == found["sum"]
