@@ -9,7 +9,7 @@ Groups are read through quantize/dequantize pairs: a graph has the same groups b
 after some of them are quantized.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -322,9 +322,18 @@ def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) 
     all_moving = len(owners) == len(node.inputs) > 1
     if node.op_type in JOINING:
         return max(owners) if all_moving else None
-    if node.op_type in ARITHMETIC and not any(_is_error_function(value) for value in sources):
+    if node.op_type in ARITHMETIC and not _is_float_arithmetic(node, sources):
         return max(owners) if len(sources) == len(node.inputs) else None
     return None
+
+
+def _is_float_arithmetic(node: ir.Node, sources: Sequence[ir.Value]) -> bool:
+    """Whether integers would be a loss: parts of a spelled GELU, and squares.
+
+    A square has twice the dynamic range of its operand; eight bits hold the loud values only.
+    """
+    square = node.op_type == "Mul" and len(sources) == 2 and sources[0] is sources[1]
+    return square or any(_is_error_function(value) for value in sources)
 
 
 def _is_error_function(value: ir.Value) -> bool:

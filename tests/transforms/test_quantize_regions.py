@@ -151,3 +151,15 @@ def test_the_range_method_is_one_forall_quantized(store: ArtifactStore) -> None:
     assert scales["average"] < scales["minmax"]
     unknown = CALIBRATE.apply(Editor(graph), Action.of("calibrate", "*", range="best"), evidence)
     assert isinstance(unknown, Rejection)
+
+
+def test_squares_and_spelled_gelus_are_left_in_float() -> None:
+    """A Mul of a value with itself doubles the dynamic range; 1 + erf(..) is fused in float only."""
+    b = Builder()
+    b.conv("x", "c", (4, 8))
+    b.node("Mul", ["c", "c"], "square")
+    b.constant("one", np.ones((), np.float32))
+    b.node("Mul", ["c", b.node("Add", [b.node("Erf", ["c"], "e"), "one"], "s")], "gelu")
+    b.node("Mul", ["c", "gelu"], "y")
+    graph = opened(b.model([X], [(n, "float32", (1, 8, 8, 8)) for n in ("y", "square")]))
+    assert [group.nodes for group in groups(graph)] == [("c", "y")]
