@@ -20,8 +20,10 @@ from edgeopt.estimate.gain import Gain
 from edgeopt.estimate.regression import Fit, fit
 from edgeopt.estimate.sensitivity import SAMPLES, Sensitivity
 from edgeopt.estimate.work import work_of
+from edgeopt.graph.runtime import version
 from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.space import GraphSpace
+from edgeopt.transforms.stages import transform_of
 
 Floats = npt.NDArray[np.float64]
 _ACCURACIES = ("accuracy", "agreement")
@@ -91,6 +93,7 @@ class GraphEstimator:
         if self._alone is None:
             self._alone = np.array([self._damage(i, k) for i, k in self._alternatives()])
             self.sensitivity.save()
+            self.sensitivity.forget_activations()
         return self._alone
 
     @property
@@ -99,7 +102,8 @@ class GraphEstimator:
         if self._sensitivity is None:
             workshop = self._space.workshop
             base = self.exact()
-            key = f"{workshop.model.digest} {workshop.data_digest} {base.digest} {SAMPLES}"
+            parts = (workshop.model.digest, workshop.data_digest, base.digest, version())
+            key = " ".join([*parts, str(SAMPLES)])
             self._sensitivity = Sensitivity(
                 self._space.graph(base),
                 workshop.evidence.feeds(SAMPLES),
@@ -171,7 +175,7 @@ class GraphEstimator:
             if trial.candidate.is_default:
                 self._accuracy = _accuracy(trial)
         for trial in sorted(waiting.values(), key=lambda trial: trial.number):
-            if trial.candidate.runtime != self._space.runtimes[0] or trial.candidate.is_baseline:
+            if trial.candidate.runtime != self._space.runtimes[0] or not _by_parts(trial):
                 continue
             ratio = ratio_of(trial)
             if ratio is not None:
@@ -189,6 +193,13 @@ def ratio_of(trial: Trial) -> float | None:
     if found is None or found.samples is None or not found.samples.baseline:
         return None
     return found.samples.ratio.value
+
+
+def _by_parts(trial: Trial) -> bool:
+    """Whether a recipe is made of actions whose work can be counted: whole tools leave fused
+    operators behind, and would have to be run again to be looked at."""
+    actions = trial.candidate.recipe.actions
+    return bool(actions) and not any(transform_of(a.transform)[1].whole_model for a in actions)
 
 
 def _accuracy(trial: Trial) -> float | None:

@@ -90,6 +90,10 @@ class Sensitivity:
             with contextlib.suppress(OSError):
                 aside.unlink(missing_ok=True)
 
+    def forget_activations(self) -> None:
+        """Free the values of the float graph; they are computed again where they are needed."""
+        self._known = self._whole = None
+
     def _measure(self, graph: ir.Model) -> float:
         known = self._activations()
         part = behind(self._base, graph, known[0]) if known and known[0] else None

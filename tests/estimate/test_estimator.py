@@ -1,0 +1,150 @@
+"""`GraphEstimator` over a real space: what it predicts, learns, couples, and keeps."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeopt.core.candidate import Candidate, RuntimeSettings
+from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Estimator
+from edgeopt.core.measurement import Measurement, Value
+from edgeopt.core.objective import Objective
+from edgeopt.core.samples import Samples
+from edgeopt.core.trial import Trial
+from edgeopt.estimate.estimator import GraphEstimator
+from edgeopt.graph.read import read_model
+from edgeopt.plugins import STRATEGIES
+from edgeopt.store.artifacts import ArtifactStore
+from edgeopt.testing import graphs
+from edgeopt.testing.quantize_exam import evidence_of
+from edgeopt.testing.transform_exam import offer
+from edgeopt.transforms.base import EXACT
+from edgeopt.transforms.replay import Workshop
+from edgeopt.transforms.space import GraphSpace
+
+
+def _net():
+    b = graphs.Builder()
+    b.node("Relu", [b.conv("x", "conv1", (3, 32))], "relu1")
+    b.node("Relu", [b.conv("relu1", "conv2", (32, 16))], "relu2")
+    b.node("Exp", [b.conv("relu2", "conv3", (16, 4), kernel=1)], "exp")
+    b.node("GlobalAveragePool", ["exp"], "y")
+    return b.model([("x", "float32", ("N", 3, 8, 8))], [("y", "float32", ("N", 4, 1, 1))])
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> GraphSpace:
+    """Three convolutions in a row."""
+    model = _net()
+    workshop = Workshop(
+        read_model(graphs.write(model, tmp_path)),
+        evidence=evidence_of(model, ArtifactStore(tmp_path)),
+        opset_ceiling=17,
+        feed=graphs.random_feeds(model)[0],
+        data_digest="sha256:data",
+    )
+    return GraphSpace(workshop, offer())
+
+
+def _with(space: GraphSpace, *families: str):
+    return space.decode([int(c.family in {*EXACT, *families}) for c in space.choices])
+
+
+def _trial(number: int, recipe, ratio: float, accuracy: float, **runtime) -> Trial:
+    blocks = tuple((ratio * 1e-3,) * 3 for _ in range(4))
+    samples = Samples(unit="s", blocks=blocks, baseline=((1e-3,) * 3,) * 4)
+    values = {
+        "latency": Value(value=ratio * 1e-3, unit="s", samples=samples),
+        "accuracy": Value(value=accuracy, unit="1"),
+    }
+    return Trial(
+        number=number,
+        candidate=Candidate(recipe=recipe, runtime=RuntimeSettings(**runtime)),
+        device="here",
+        protocol="quick",
+        strategy="test",
+        outcome=Measurement(values=values),
+    )
+
+
+def test_the_baseline_changes_nothing(space: GraphSpace):
+    """Neither latency nor outputs; and it is the interface that search is given."""
+    estimator = GraphEstimator(space)
+    assert isinstance(estimator, Estimator)
+    found = estimator.predict(space.empty())
+    assert found.mean(LATENCY) == pytest.approx(0)
+    assert found.mean(DAMAGE) == 0
+    assert found.mean(DROP) is None
+
+
+def test_damage_is_the_sum_of_what_each_does_alone(space: GraphSpace):
+    """Everything quantized is predicted to hurt more than any group; exact actions not at all."""
+    estimator = GraphEstimator(space)
+    assert estimator.predict(_with(space)).mean(DAMAGE) == 0
+    everything = estimator.predict(_with(space, "quantize")).mean(DAMAGE)
+    alone = [
+        estimator.predict(estimator.alone(i, 1)).mean(DAMAGE)
+        for i, choice in enumerate(space.choices)
+        if choice.family == "quantize"
+    ]
+    assert all(each >= 0 for each in alone)
+    assert max(alone) > 0
+    assert everything == pytest.approx(sum(alone))
+
+
+def test_neighbours_are_coupled(space: GraphSpace):
+    """The convolutions that follow each other are, the first and the last are not."""
+    names = [choice.name for choice in space.choices]
+    found = {(names[i], names[j]) for i, j in GraphEstimator(space).coupled(space.choices)}
+    assert ("quantize:conv1", "quantize:conv2") in found
+    assert ("quantize:conv2", "quantize:conv3") in found
+    assert ("quantize:conv1", "quantize:conv3") not in found
+
+
+def test_it_learns_from_what_was_measured(space: GraphSpace):
+    """A recipe measured slow is then predicted slow; the drop is predicted once one was seen.
+
+    Told twice is told once; other runtime settings say nothing about the recipe.
+    """
+    estimator = GraphEstimator(space)
+    slow = _with(space, "quantize")
+    before = estimator.predict(slow).mean(LATENCY)
+    trials = [_trial(0, space.empty(), 1.0, 0.9), _trial(1, slow, 1.6, 0.8)]
+    estimator.learn([*trials, _trial(2, _with(space), 9.0, 0.9, threads=2)])
+    estimator.learn(trials)
+    after = estimator.predict(slow)
+    assert after.mean(LATENCY) == pytest.approx(0.6, abs=0.1)
+    assert after.mean(LATENCY) > before
+    assert after.mean(DROP) == pytest.approx(0.1, abs=0.01)
+    assert estimator.gain.count == 1
+
+
+def test_damages_are_kept_between_runs(space: GraphSpace, tmp_path: Path):
+    """A second estimator over the same model and data reads what the first one measured."""
+    folder = tmp_path / "kept"
+    first = GraphEstimator(space, folder=folder)
+    damages = first.damages
+    second = GraphEstimator(space, folder=folder)
+    decisions = [a.text for c in space.choices if c.family == "quantize" for a in c.alternatives[1]]
+    assert all(second.sensitivity.known(text) is not None for text in decisions)
+    assert np.array_equal(second.damages, damages)
+
+
+@pytest.mark.parametrize("name", ["ladder", "ilp"])
+def test_strategies_search_a_real_space_with_it(space: GraphSpace, name: str):
+    """Proposals are different recipes that build, and go on after results were told."""
+    objectives = (
+        Objective(metric="latency"),
+        Objective(metric="accuracy", direction="max", bound=0.89),
+    )
+    strategy = STRATEGIES.load(name)(
+        space, seed=0, objectives=objectives, estimator=GraphEstimator(space)
+    )
+    strategy.tell([_trial(0, space.empty(), 1.0, 0.9)])
+    seen = [space.empty().digest]
+    for turn in range(3):
+        asked = strategy.ask(4)
+        assert asked
+        seen += [candidate.recipe.digest for candidate in asked]
+        strategy.tell([_trial(4 * turn + i + 1, c.recipe, 0.8, 0.88) for i, c in enumerate(asked)])
+    assert len(set(seen)) == len(seen)
