@@ -154,7 +154,7 @@ def test_the_range_method_is_one_forall_quantized(store: ArtifactStore) -> None:
 
 
 def test_squares_and_spelled_gelus_are_left_in_float() -> None:
-    """A Mul of a value with itself doubles the dynamic range; 1 + erf(..) is fused in float only."""
+    """A Mul of a value with itself doubles the dynamic range; 1 + erf(..) fuses in float only."""
     b = Builder()
     b.conv("x", "c", (4, 8))
     b.node("Mul", ["c", "c"], "square")
