@@ -23,6 +23,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 SAMPLES = 64
 _HELD_BACK = 4
+_NOTHING = 1e-9
 
 
 class Constants:
@@ -174,10 +175,13 @@ def _difference(wanted: Array, found: Array) -> float:
 
 
 def _is_nearer(before: Floats, after: Floats) -> bool:
-    """Whether errors fell by more than their mean scatters by chance (two standard errors)."""
-    gain = before - after
+    """Whether errors fell, in the geometric mean, by more than one standard error of it.
+
+    Ratios, since a few samples with large errors would hide what happens to the others.
+    """
+    gain = np.log(np.maximum(before, _NOTHING)) - np.log(np.maximum(after, _NOTHING))
     scatter = gain.std(ddof=1) / np.sqrt(gain.size) if gain.size > 1 else 0.0
-    return bool(gain.mean() > 2 * scatter)
+    return bool(gain.mean() > scatter)
 
 
 def _fits(stored: Mapping[str, Array], graph: ir.Graph) -> bool:
