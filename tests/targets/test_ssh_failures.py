@@ -23,8 +23,8 @@ IT IS POSSIBLE THAT SOMEONE IS DOING SOMETHING NASTY!
 The fingerprint for the ED25519 key sent by the remote host is
 SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU.
 Please contact your system administrator.
-Add correct host key in /home/me/.ssh/known hosts to get rid of this message.
-Offending ED25519 key in /home/me/.ssh/known hosts:7
+Add correct host key in /u/me/.ssh/known hosts to get rid of this message.
+Offending ED25519 key in /u/me/.ssh/known hosts:7
 Host key for [10.0.0.7]:2222 has changed and you have requested strict checking.
 Host key verification failed.
 """
@@ -89,7 +89,7 @@ CASES = {
     ),
     "open key file": (
         "@         WARNING: UNPROTECTED PRIVATE KEY FILE!          @\n"
-        'Load key "/home/me/.ssh/id": bad permissions\nme@b: Permission denied (publickey).\n',
+        'Load key "/u/me/.ssh/id": bad permissions\nme@b: Permission denied (publickey).\n',
         FACTS,
         DeviceError,
         "permission denied",
@@ -108,8 +108,8 @@ CASES = {
         CHANGED,
         FACTS,
         DeviceError,
-        "(/home/me/.ssh/known hosts, line 7)",
-        "ssh-keygen -f '/home/me/.ssh/known hosts' -R '[10.0.0.7]:2222'",
+        "(/u/me/.ssh/known hosts, line 7)",
+        "ssh-keygen -f '/u/me/.ssh/known hosts' -R '[10.0.0.7]:2222'",
     ),
     "no algorithm": (
         "Unable to negotiate with 10.0.0.7 port 2222: no matching host key type found. "
@@ -196,7 +196,7 @@ def test_keys_are_named(tmp_path: Path) -> None:
     key = tmp_path / "id"
     key.write_text("")
     denied = "me@b: Permission denied (publickey).\n"
-    facts = {**FACTS, "identityfile": [str(key), "/nowhere/id"], "identityagent": ["/tmp/agent"]}
+    facts = {**FACTS, "identityfile": [str(key), "/nowhere/id"], "identityagent": ["/run/agent"]}
     assert (
         f"keys tried: {key} and those of the agent"
         in explain(denied, host="b", where="b", facts=facts).what
