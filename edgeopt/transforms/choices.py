@@ -5,18 +5,12 @@ from typing import Any
 
 from edgeopt.core.action import Action, Choice
 from edgeopt.errors import UsageError
-from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.stages import transform_of
 
 SCHEMES = ("static_int8", "dynamic_int8", "size_int8", "weight_only")
 """What a quantize transform is for, in the order in which alternatives of one site are listed: the
 first two for speed. A transform says so as its attribute `scheme`; without it is the first."""
 _FAST = SCHEMES[:2]
-_TOGETHER = {
-    "dynamic_int8": ("dynamic_int8",),
-    "small_int8": ("size_int8", "dynamic_int8", "static_int8"),
-}
-"""Standard candidates by name: every choice at its first alternative of the first of these."""
 
 
 def on_off(name: str, family: str, actions: Sequence[Action]) -> Choice:
@@ -58,51 +52,6 @@ def switched_on(choice: Choice, families: Collection[str]) -> int:
     if choice.family == "quantize" and choice.family in families:
         return for_speed(choice)
     return int(choice.family in families)
-
-
-def by_scheme(choices: Sequence[Choice], off: Collection[Choice]) -> dict[str, list[int]]:
-    """Codes by name: exact choices on but for some, all groups in one scheme where they can."""
-    quantized = [choice for choice in choices if choice.family == "quantize"]
-    found: dict[str, list[int]] = {}
-    for name, schemes in _TOGETHER.items():
-        if any(_in_scheme(choice, schemes[:1]) for choice in quantized):
-            found[name] = [
-                _in_scheme(choice, schemes)
-                if choice.family == "quantize"
-                else int(choice.family in EXACT and choice not in off)
-                for choice in choices
-            ]
-    return found
-
-
-def int8_everything(
-    choices: Sequence[Choice], off: Collection[Choice], stem: str | None
-) -> dict[str, list[int]]:
-    """Codes by name: every group in integers but the stem, alone and with its biases corrected.
-
-    What a search begins with and releases groups from: on most models the best is everything but
-    a handful.
-    """
-    families = EXACT | {"quantize"}
-    codes = [
-        0 if choice in off or choice.name == f"quantize:{stem}" else switched_on(choice, families)
-        for choice in choices
-    ]
-    corrected = [
-        int(choice.name == "repair:bias_correction") or code
-        for choice, code in zip(choices, codes, strict=True)
-    ]
-    found = {"int8_everything": codes}
-    return found if corrected == codes else {**found, "int8_everything+bias": corrected}
-
-
-def _in_scheme(choice: Choice, schemes: Sequence[str]) -> int:
-    """The first alternative of the first of these schemes that the choice has; 0 without one."""
-    for scheme in schemes:
-        for code, actions in enumerate(choice.alternatives):
-            if actions and all(scheme_of(action) == scheme for action in actions):
-                return code
-    return 0
 
 
 def _order(action: Action) -> int:

@@ -23,19 +23,17 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
 from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
 from edgeopt.transforms.choices import (
-    by_scheme,
     check_codes,
     decision,
     for_speed,
     grouped,
-    int8_everything,
     label,
     on_off,
-    switched_on,
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.groups import releasable_stem
-from edgeopt.transforms.macros import IN_FLOAT, JOINT, MACROS, macro
+from edgeopt.transforms.guesses import first_guesses
+from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
@@ -271,14 +269,18 @@ class GraphSpace:
         return dict(sorted(found.items(), key=lambda item: STAGES.index(item[0][0])))
 
     def _repairs(self) -> list[Choice]:
-        """Each repair on or off: at all its sites on the graph with everything quantized."""
+        """Each repair on or off: at all its sites on the graph with everything quantized.
+
+        A repair that takes a minute a candidate (`costly`) would use up the time of a search.
+        """
         if "repair" not in self._families:
             return []
         quantized = self._all_quantized(self._fixpoint.actions)
         listed = self._listed("repair", self._graph(quantized))
         by_name: dict[str, list[Action]] = {}
         for action in listed:
-            by_name.setdefault(action.transform, []).append(action)
+            if not getattr(transform_of(action.transform)[1], "costly", False):
+                by_name.setdefault(action.transform, []).append(action)
         return [on_off(f"repair:{name}", "repair", found) for name, found in by_name.items()]
 
     def _all_quantized(self, exact: Sequence[Action]) -> Recipe:
@@ -287,45 +289,16 @@ class GraphSpace:
         return self._build(self.workshop.recipe([*exact, *firsts]), lenient=True).recipe
 
     def _everything(self) -> list[tuple[str, Recipe]]:
-        """Ours, most promising first: exact with and without macros, then with quantization."""
-        families = {choice.family for choice in self.choices}
-        exact = frozenset(families & EXACT)
-        found: list[tuple[str, Recipe]] = []
-        if exact and any(choice.name in IN_FLOAT for choice in self._macros):
-            found.append(("exact_all", self._switched(exact, macros=IN_FLOAT)))
-        if exact:
-            found.append(("exact", self._switched(exact)))
-        if "repair" in families:
-            every = exact | {"quantize", "repair"}
-            found.append(("exact+quantize+repair", self._switched(every)))
-        if "quantize" in families:
-            named = by_scheme(self.choices, self._macros)
-            stem = releasable_stem(self._fixpoint.graph)
-            named |= int8_everything(self.choices, self._macros, stem)
-            found += [(name, self.decode(codes)) for name, codes in named.items()]
-            found.append(("exact+quantize", self._switched(exact | {"quantize"})))
-            if self._macros:
-                every = frozenset(choice.name for choice in self._macros)
-                padded = self._switched(exact | {"quantize"}, macros=every)
-                found.append(("exact_all+quantize", padded))
-            groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
-            alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
-            recipe = self.workshop.recipe(alone)
-            found.append(("quantize", self._build(recipe, lenient=True).recipe))
-        return found
-
-    def _switched(
-        self, families: frozenset[str], *, macros: frozenset[str] = frozenset()
-    ) -> Recipe:
-        """The first alternative of every choice of some families; of named macros the last."""
-        own = set(self._macros)
-        codes = [
-            (len(choice) - 1) * (choice.name in macros)
-            if choice in own
-            else switched_on(choice, families)
-            for choice in self.choices
-        ]
-        return self.decode(codes)
+        """Ours, most promising first."""
+        stem = releasable_stem(self._fixpoint.graph)
+        named = first_guesses(self.choices, self._macros, stem)
+        found = [(name, self.decode(codes)) for name, codes in named.items()]
+        if not any(choice.family == "quantize" for choice in self.choices):
+            return found
+        groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
+        alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
+        recipe = self.workshop.recipe(alone)
+        return [*found, ("quantize", self._build(recipe, lenient=True).recipe)]
 
     def _listed(
         self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False

@@ -170,7 +170,7 @@ def test_standard_candidates(space: GraphSpace) -> None:
     assert names[0] == "baseline"
     expected = {"runtime_basic", "runtime_extended", "normalize", "onnxoptimizer"}
     expected |= {"ort_optimize:basic", "ort_optimize:extended", "exact", "quantize"}
-    expected |= {"exact+quantize", "exact+quantize+repair"}
+    expected |= {"exact+quantize", "int8_everything"}
     assert expected <= set(names)
     assert any(name.startswith("ort_static:uint8,per_channel") for name in names)
     assert len({candidate.key for _, candidate in standard}) == len(standard)

@@ -83,6 +83,7 @@ class Repair:
         able: Whether a graph holds anything that it could change.
         fit: Changes constants.
         version: Raised when the same action starts to mean something else.
+        costly: Whether it takes too long to be tried on every candidate of a search.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Repair:
     version: int = 1
     needs_data: bool = True
     whole_model: bool = False
+    costly: bool = False
 
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action, where the graph holds what the repair is about."""

@@ -53,7 +53,7 @@ def _search(fitting: Fitting) -> None:
             pair.put_scale(fitting.constants, pair.scale * _SHARES[best])
 
 
-PLUGIN = Repair(name="range_search", able=_able, fit=_search)
+PLUGIN = Repair(name="range_search", able=_able, fit=_search, costly=True)
 
 
 def _errors(pair: Pair, x: Array) -> Floats:

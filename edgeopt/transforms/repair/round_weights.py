@@ -63,7 +63,7 @@ def _round_all(fitting: Fitting) -> None:
             integer.refresh(fitting.model)
 
 
-PLUGIN = Repair(name="round_weights", able=_able, fit=_round_all)
+PLUGIN = Repair(name="round_weights", able=_able, fit=_round_all, costly=True)
 
 
 def _round(layer: Layer, weight: Floats, fitting: Fitting, runs: tuple[Stages, Stages]) -> None:

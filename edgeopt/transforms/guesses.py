@@ -1,0 +1,104 @@
+"""What we would try first, as codes of the choices of a space, by name and most promising first."""
+
+from collections.abc import Collection, Sequence
+
+from edgeopt.core.action import Choice
+from edgeopt.transforms.base import EXACT
+from edgeopt.transforms.choices import scheme_of, switched_on
+from edgeopt.transforms.macros import IN_FLOAT
+
+_TOGETHER = {
+    "dynamic_int8": ("dynamic_int8",),
+    "small_int8": ("size_int8", "dynamic_int8", "static_int8"),
+}
+"""Standard candidates by name: every choice at its first alternative of the first of these."""
+
+
+def first_guesses(
+    choices: Sequence[Choice], macros: Sequence[Choice], stem: str | None
+) -> dict[str, list[int]]:
+    """Exact with macros, everything in integers, one scheme everywhere, then parts of it.
+
+    Args:
+        choices: Of the space, the macros among them.
+        macros: Those that need others to pay.
+        stem: Site of the first layer where it may be left alone; None where it may not.
+    """
+    families = {choice.family for choice in choices}
+    exact = frozenset(families & EXACT)
+    found: dict[str, list[int]] = {}
+    if exact and any(choice.name in IN_FLOAT for choice in macros):
+        found["exact_all"] = switched(choices, macros, exact, named=IN_FLOAT)
+    if "quantize" in families:
+        found |= int8_everything(choices, macros, stem)
+        found |= by_scheme(choices, macros)
+    if exact:
+        found["exact"] = switched(choices, macros, exact)
+    if "quantize" in families:
+        found["exact+quantize"] = switched(choices, macros, exact | {"quantize"})
+        if macros:
+            every = frozenset(choice.name for choice in macros)
+            codes = switched(choices, macros, exact | {"quantize"}, named=every)
+            found["exact_all+quantize"] = codes
+    return found
+
+
+def switched(
+    choices: Sequence[Choice],
+    macros: Sequence[Choice],
+    families: Collection[str],
+    *,
+    named: Collection[str] = (),
+) -> list[int]:
+    """The first alternative of every choice of some families; of named macros the last."""
+    return [
+        (len(choice) - 1) * (choice.name in named)
+        if choice in macros
+        else switched_on(choice, families)
+        for choice in choices
+    ]
+
+
+def by_scheme(choices: Sequence[Choice], off: Collection[Choice]) -> dict[str, list[int]]:
+    """Codes by name: exact choices on but for some, all groups in one scheme where they can."""
+    quantized = [choice for choice in choices if choice.family == "quantize"]
+    found: dict[str, list[int]] = {}
+    for name, schemes in _TOGETHER.items():
+        if any(_in_scheme(choice, schemes[:1]) for choice in quantized):
+            found[name] = [
+                _in_scheme(choice, schemes)
+                if choice.family == "quantize"
+                else int(choice.family in EXACT and choice not in off)
+                for choice in choices
+            ]
+    return found
+
+
+def int8_everything(
+    choices: Sequence[Choice], off: Collection[Choice], stem: str | None
+) -> dict[str, list[int]]:
+    """Codes by name: every group in integers but the stem, alone and with its biases corrected.
+
+    What a search begins with and releases groups from: on most models the best is everything but
+    a handful.
+    """
+    families = EXACT | {"quantize"}
+    codes = [
+        0 if choice in off or choice.name == f"quantize:{stem}" else switched_on(choice, families)
+        for choice in choices
+    ]
+    corrected = [
+        int(choice.name == "repair:bias_correction") or code
+        for choice, code in zip(choices, codes, strict=True)
+    ]
+    found = {"int8_everything": codes}
+    return found if corrected == codes else {**found, "int8_everything+bias": corrected}
+
+
+def _in_scheme(choice: Choice, schemes: Sequence[str]) -> int:
+    """The first alternative of the first of these schemes that the choice has; 0 without one."""
+    for scheme in schemes:
+        for code, actions in enumerate(choice.alternatives):
+            if actions and all(scheme_of(action) == scheme for action in actions):
+                return code
+    return 0
