@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgeopt.api.board_accuracy import BoardAccuracy
+from edgeopt.api.board_agreement import SAMPLES as COMPARED
 from edgeopt.api.device import Device
 from edgeopt.api.fleet import Meeting, run_lanes
 from edgeopt.api.prepare import Ready, prepared, searched
@@ -142,6 +144,8 @@ def _room(lane: Lane) -> str:
     latency_s = lane.bench.baseline_latency_s or 0.0
     accuracy = lane.bench.accuracy
     samples = 0 if accuracy is None else len(accuracy.data.search)
+    if isinstance(accuracy, BoardAccuracy):
+        samples = min(samples, COMPARED)
     each_s = QUICK.estimate_s(latency_s, latency_s) + samples * latency_s
     count = int(lane.budget_s * (1 - CONFIRM_SHARE) / each_s)
     return f"{lane.device}: about {count} candidates will fit, {format_seconds(each_s)} each"
