@@ -6,6 +6,7 @@ another one. Reports go elsewhere (`reports/`): what runs write there is never r
 
 import os
 import shutil
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,7 +72,8 @@ def ensure_folder(folder: Path) -> None:
     Raises:
         StorageError: It cannot.
     """
-    probe = folder / f".writable-{os.getpid()}"
+    # Threads of one process ask at the same time: each has a file of its own.
+    probe = folder / f".writable-{os.getpid()}-{threading.get_ident()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         probe.write_bytes(b"edgeopt")
