@@ -44,7 +44,8 @@ class Ready:
     """A search that can begin.
 
     Args:
-        own_objectives: Filled in by devices that are judged by their own outputs.
+        own_objectives, own_decidable: Bounds and smallest decidable drops of devices that are
+            judged by their own outputs; filled in when their baselines are known.
     """
 
     request: RunRequest
@@ -63,6 +64,7 @@ class Ready:
     own_objectives: dict[str, tuple[Objective, ...]] = field(
         default_factory=dict[str, tuple[Objective, ...]]
     )
+    own_decidable: dict[str, float] = field(default_factory=dict[str, float])
 
 
 @contextlib.contextmanager

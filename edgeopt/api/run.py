@@ -132,8 +132,11 @@ def _search(ready: Ready, lane: Lane, meeting: Meeting, progress: Progress) -> N
 def _rebase(ready: Ready, lane: Lane, baseline: Trial) -> None:
     """Bounds of a device whose own baseline is judged by its own outputs."""
     given = baseline.value("accuracy") or baseline.value("agreement")
-    if given is None or lane.bench.accuracy is ready.accuracy:
+    accuracy = lane.bench.accuracy
+    if given is None or accuracy is None or accuracy is ready.accuracy:
         return
+    # Asked now: when the report is written, the device may be away.
+    ready.own_decidable[lane.device] = accuracy.decidable_drop(accuracy.data.search)
     own = ready.request.objectives_for(ready.subject.metric_name, given.value)
     ready.own_objectives[lane.device] = own
     lane.objectives = searched(own)
@@ -210,7 +213,7 @@ def _finish(
     context = ReportContext(
         objectives=ready.objectives,
         objectives_of=dict(ready.own_objectives),
-        decidable_drop_of=_decidable(ready),
+        decidable_drop_of=dict(ready.own_decidable),
         profiles={device.name: device.profile.title for device in ready.devices},
         peer_labels=_peers(ready.spaces.values()),
         allowed_drop=str(request.max_drop) if accuracy is not None else "",
@@ -234,16 +237,6 @@ def _finish(
         feasible=any(found["fronts"].values()),
         interrupted=interrupted,
     )
-
-
-def _decidable(ready: Ready) -> dict[str, float]:
-    """The smallest decidable drop of devices that are judged by their own outputs."""
-    found: dict[str, float] = {}
-    for lane in ready.lanes:
-        accuracy = lane.bench.accuracy
-        if lane.device in ready.own_objectives and accuracy is not None:
-            found[lane.device] = accuracy.decidable_drop(accuracy.data.search)
-    return found
 
 
 def _report_folder(request: RunRequest, study: Study) -> Path:

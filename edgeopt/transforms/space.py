@@ -166,6 +166,10 @@ class GraphSpace:
 
         The first few of ours come early, so that the smallest budget holds them.
         """
+        return self._standard
+
+    @cached_property
+    def _standard(self) -> tuple[tuple[str, Candidate], ...]:
         empty = self.empty()
         ours = [(name, self._candidate(recipe)) for name, recipe in self._everything()]
         named: list[tuple[str, Candidate]] = [
