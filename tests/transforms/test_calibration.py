@@ -50,11 +50,6 @@ class CountedFeeds(Sequence[Feed]):
             yield self[index]
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(tmp_path)
-
-
 def test_ranges_are_the_extremes_over_all_samples(store: ArtifactStore) -> None:
     """Every float value of the graph, its inputs included, has its exact minimum and maximum."""
     model = graphs.residual()

@@ -1,4 +1,4 @@
-"""Dynamic, embedding and weight-only quantization: what runs, how near, and what is refused."""
+"""Dynamic products: what runs, how near, what is refused, and how schemes mix."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +8,6 @@ import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from onnx import helper
 
 from edgeopt.core.action import Action
 from edgeopt.core.profile import DeviceProfile, QuantizationTypes
@@ -28,15 +27,10 @@ from edgeopt.testing.quantize_exam import (
 )
 from edgeopt.testing.transform_exam import NoEvidence, offer, opened
 from edgeopt.transforms.base import Offer, Rejection
-from edgeopt.transforms.quantize.weight_only_blocks import packed
 from edgeopt.transforms.stages import transform_of
+from tests.transforms.small_nets import at_all_sites, feeds_of, long_product, lookup, recurrent
 
 Net = Callable[[], onnx.ModelProto]
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(tmp_path)
 
 
 def _attention() -> onnx.ModelProto:
@@ -105,7 +99,7 @@ def test_products_of_every_rank(store: ArtifactStore) -> None:
 def test_one_value_is_quantized_once_for_all_its_products(store: ArtifactStore) -> None:
     """The runtime fuses a product, its scales and its bias; the codes of a value are shared."""
     model = _attention()
-    made = _made("dynamic_matmul", model, store)
+    made = at_all_sites("dynamic_matmul", model, store)
     kinds = [node.op_type for node in made.graph]
     assert kinds.count("DynamicQuantizeLinear") == 1
     counts = lowered_counts(made, graphs.random_feeds(model)[0])
@@ -116,7 +110,7 @@ def test_one_value_is_quantized_once_for_all_its_products(store: ArtifactStore) 
 def test_an_activation_of_zeros_or_one_value(store: ArtifactStore) -> None:
     """A sample without a range of its own gives the bias, and nothing that is not finite."""
     model = graphs.gemm_chain()
-    made = Session(to_bytes(_made("dynamic_matmul", model, store)))
+    made = Session(to_bytes(at_all_sites("dynamic_matmul", model, store)))
     plain = Session(model.SerializeToString())
     for level in (0.0, 1.0, -2.0):
         feed = {"x": np.full((2, 6), level, np.float32)}
@@ -126,7 +120,7 @@ def test_an_activation_of_zeros_or_one_value(store: ArtifactStore) -> None:
 
 def test_shared_weights_are_coded_once(store: ArtifactStore) -> None:
     """Two products of one layout share codes, and the float weight is gone after the last."""
-    made = _made("dynamic_matmul", _tied(), store)
+    made = at_all_sites("dynamic_matmul", _tied(), store)
     names = set(made.graph.initializers)
     assert "w" not in names
     assert sum(name.startswith("w__") and name.endswith("int8x8") for name in names) == 1
@@ -163,214 +157,8 @@ def test_nothing_for_devices_without_the_types() -> None:
         for profile in (none, engine):
             assert transform_of(name)[1].sites(opened(net), Offer(profile=profile)) == ()
     assert transform_of("dynamic_lstm")[1].sites(opened(graphs.lstm()), offer(contrib=False)) == ()
-    long = opened(_long())
+    long = opened(long_product())
     assert transform_of("weight_only_blocks")[1].sites(long, offer(contrib=False)) == ()
-
-
-def _recurrent(
-    operator: str = "LSTM",
-    *,
-    directions: int = 1,
-    lengths: bool = False,
-    state: bool = False,
-    peephole: bool = False,
-    hidden: int = 8,
-    **attributes: object,
-) -> onnx.ModelProto:
-    """A recurrent node over `x` [time, N, 12], outputs `y` and `last`."""
-    b = Builder()
-    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[operator] * hidden
-    names = [
-        "x",
-        b.weight("w", directions, gates, 12, scale=0.3),
-        b.weight("r", directions, gates, hidden, scale=0.3),
-        b.weight("b", directions, 2 * gates, scale=0.1),
-        "n" if lengths else "",
-        *(["h"] if state else [""]),
-    ]
-    if operator == "LSTM":
-        names.append("c" if state else "")
-    if peephole:
-        names.append(b.weight("p", directions, 3 * hidden))
-    if directions == 2:
-        attributes["direction"] = "bidirectional"
-    node = helper.make_node(
-        operator, names, ["y", "last"], name="rnn", hidden_size=hidden, **attributes
-    )
-    b.nodes.append(node)
-    shape = (directions, 2, hidden)
-    inputs = [("x", "float32", (4, 2, 12))]
-    inputs += [("n", "int32", (2,))] if lengths else []
-    inputs += [("h", "float32", shape)] if state else []
-    inputs += [("c", "float32", shape)] if state and operator == "LSTM" else []
-    outputs = [("y", "float32", (4, directions, 2, hidden)), ("last", "float32", shape)]
-    return b.model(inputs, outputs)
-
-
-@pytest.mark.parametrize(
-    "net",
-    [
-        graphs.lstm,
-        _recurrent,
-        lambda: _recurrent(directions=2),
-        lambda: _recurrent(direction="reverse", state=True),
-        lambda: _recurrent(directions=2, state=True, lengths=True),
-    ],
-    ids=["state", "plain", "both", "reverse", "lengths"],
-)
-def test_lstm(net: Net, store: ArtifactStore) -> None:
-    """All directions, states and lengths are kept in the integer LSTM."""
-    assert len(examine_quantize("dynamic_lstm", net(), store, least_db=25)) == 1
-
-
-def _in_body() -> onnx.ModelProto:
-    """An If whose branches are an LSTM with its own weights, or a slice of the input."""
-    inner = _recurrent().graph
-    del inner.input[:]
-    del inner.output[1:]
-    other = Builder()
-    other.constant("start", np.array([0], np.int64))
-    other.constant("end", np.array([8], np.int64))
-    other.constant("axis", np.array([3], np.int64))
-    other.constant("one", np.array([1], np.int64))
-    other.node("Unsqueeze", ["x", "one"], "wide")
-    other.node("Slice", ["wide", "start", "end", "axis"], "cut")
-    cut = helper.make_tensor_value_info("cut", 1, (4, 1, 2, 8))
-    otherwise = helper.make_graph(other.nodes, "else", [], [cut], other.initializers)
-    b = Builder()
-    b.constant("zero", np.zeros((), np.float32))
-    b.node("ReduceMean", ["x"], "mean", keepdims=0)
-    b.node("Greater", ["mean", "zero"], "positive")
-    b.node("If", ["positive"], "chosen", then_branch=inner, else_branch=otherwise)
-    b.node("Neg", ["chosen"], "z")
-    return b.model([("x", "float32", (4, 2, 12))], [("z", "float32", (4, 1, 2, 8))])
-
-
-def test_lstm_in_the_body_of_an_if(store: ArtifactStore) -> None:
-    """A body's LSTM becomes an integer one, and its float weights leave the body."""
-    model = _in_body()
-    graph = opened(model)
-    actions = transform_of("dynamic_lstm")[1].sites(graph, offer())
-    assert [action.site for action in actions] == ["y"]
-    made = at_every_site("dynamic_lstm", graph, evidence_of(model, store), actions)
-    assert len(to_bytes(made)) < len(model.SerializeToString())
-    assert sqnr_db(model.SerializeToString(), to_bytes(made), _feeds(model)) > 25
-    positive = {"x": np.full((4, 2, 12), 0.5, np.float32)}
-    assert lowered_counts(made, positive)["DynamicQuantizeLSTM"] == 1
-
-
-def test_body_edits_are_undone() -> None:
-    """Undo puts a body's nodes, outputs and constants back, byte for byte."""
-    graph = opened(_in_body())
-    before = to_bytes(graph)
-    editor = Editor(graph)
-    plugin = transform_of("dynamic_lstm")[1]
-    (action,) = plugin.sites(graph, offer())
-    assert isinstance(plugin.apply(editor, action, NoEvidence()), Action)
-    assert to_bytes(graph) != before
-    editor.undo()
-    assert to_bytes(graph) == before
-
-
-def _lookup(*, others: bool = False, axis: int = 0, rows: int = 200) -> onnx.ModelProto:
-    """Two Gathers of one table, and a sum; with `others` a product reads it too."""
-    b = Builder()
-    b.weight("table", rows, 32, scale=1.0)
-    b.node("Gather", ["table", "i"], "one", axis=axis)
-    b.node("Gather", ["table", "k"], "two", axis=axis)
-    b.node("Add", ["one", "two"], "sum")
-    if others:
-        b.node("Transpose", ["table"], "turned")
-        b.node("MatMul", ["sum", "turned"], "y")
-    else:
-        b.node("Neg", ["sum"], "y")
-    ids = [("i", "int64", ("N", 3)), ("k", "int64", ("N", 3))]
-    return b.model(ids, [("y", "float32", None)])
-
-
-def test_embedding(store: ArtifactStore) -> None:
-    """One table of codes serves both look-ups, with exact indices, negative ones included."""
-    model = _lookup()
-    (applied,) = examine_quantize("embedding_int8", model, store, least_db=35, integer=False)
-    assert "table" not in applied.graph.graph.initializers
-    assert len(to_bytes(applied.graph)) < 0.4 * len(model.SerializeToString())
-    feed = {"i": np.array([[0, -1, 199]]), "k": np.array([[-200, 3, 7]])}
-    assert sqnr_db(model.SerializeToString(), to_bytes(applied.graph), [feed]) > 35
-
-
-def test_embedding_as_output(store: ArtifactStore) -> None:
-    """A look-up that is itself the model's output keeps its name and shape."""
-    b = Builder()
-    b.node("Gather", [b.weight("table", 200, 32, scale=1.0), "i"], "y")
-    model = b.model([("i", "int64", ("N",))], [("y", "float32", ("N", 32))])
-    assert examine_quantize("embedding_int8", model, store, least_db=35, integer=False)
-
-
-def _long() -> onnx.ModelProto:
-    """Products over 160 elements, which is no multiple of a block, and a Gemm with factors."""
-    b = Builder()
-    b.node("MatMul", ["x", b.weight("a.w", 160, 128, scale=0.1)], "a")
-    names = ["a", b.weight("b.w", 8, 128, scale=0.1), b.weight("b.b", 8)]
-    b.node("Gemm", names, "y", transB=1, alpha=0.5, beta=2.0)
-    return b.model([("x", "float32", (3, 160))], [("y", "float32", (3, 8))])
-
-
-def test_blocks(store: ArtifactStore) -> None:
-    """Eight bits are nearer than four, and four make a smaller file."""
-    model = _long()
-    applied = examine_quantize("weight_only_blocks", model, store, least_db=18, integer=False)
-    assert [one.action.get("bits") for one in applied] == [8, 4, 8, 4]
-    eight, four = (to_bytes(one.graph) for one in applied[:2])
-    assert len(four) < len(eight)
-    near = [sqnr_db(model.SerializeToString(), made, _feeds(model)) for made in (eight, four)]
-    assert near[0] > near[1] + 10
-
-
-@given(
-    rows=st.integers(1, 5),
-    given=st.integers(1, 70),
-    bits=st.sampled_from([4, 8]),
-    seed=st.integers(0, 99),
-)
-@settings(max_examples=100, deadline=None, derandomize=True)
-def test_blocks_are_within_half_a_step(rows: int, given: int, bits: int, seed: int) -> None:
-    """Read back, every weight is at most a step of its block away (the far end is clipped)."""
-    weight = np.random.default_rng(seed).normal(size=(rows, given)).astype(np.float32)
-    codes, scales = packed(weight, bits, 16)
-    if bits == 4:
-        codes = np.stack([codes & 15, codes >> 4], axis=-1)
-    parts = codes.reshape(rows, -1, 16).astype(np.float32) - (1 << (bits - 1))
-    steps = scales.reshape(rows, -1, 1)
-    found = (parts * steps).reshape(rows, -1)[:, :given]
-    far = np.abs(np.broadcast_to(steps, parts.shape)).reshape(rows, -1)[:, :given]
-    assert np.all(np.abs(found - weight) <= far * 1.001)
-
-
-@pytest.mark.parametrize("operator", ["GRU", "RNN"])
-@pytest.mark.parametrize("directions", [1, 2])
-def test_stored_as_integers(operator: str, directions: int, store: ArtifactStore) -> None:
-    """What has no integer kernel keeps its float arithmetic and a smaller file."""
-    model = _recurrent(operator, directions=directions, hidden=16)
-    assert examine_quantize("weight_only_int8", model, store, least_db=25, integer=False)
-
-
-def test_transposed_convolution_is_stored_as_integers(store: ArtifactStore) -> None:
-    """One scale an output channel, which is the second axis of its weight."""
-    b = Builder()
-    b.node("ConvTranspose", ["x", b.weight("w", 8, 4, 3, 3), b.weight("b", 4)], "y", group=2)
-    model = b.model([("x", "float32", (1, 8, 5, 5))], [("y", "float32", (1, 8, 7, 7))])
-    model.graph.node[0].input.pop()
-    (applied,) = examine_quantize("weight_only_int8", model, store, least_db=30, integer=False)
-    assert applied.graph.graph.initializers["w__int8x8_only_scale"].shape == (4,)
-
-
-def test_an_lstm_is_stored_as_integers_only_without_contrib(store: ArtifactStore) -> None:
-    """With operators of com.microsoft there is a better way."""
-    plugin, graph = transform_of("weight_only_int8")[1], opened(_recurrent())
-    assert plugin.sites(graph, offer()) == ()
-    (action,) = plugin.sites(graph, offer(contrib=False))
-    made = at_every_site("weight_only_int8", graph, evidence_of(_recurrent(), store), [action])
-    assert {node.domain for node in made.graph} == {""}
 
 
 def _refusal(name: str, model: onnx.ModelProto, site: str, **parameters: object) -> str:
@@ -390,14 +178,14 @@ def _refusal(name: str, model: onnx.ModelProto, site: str, **parameters: object)
 
 def test_reasons() -> None:
     """What does not fit is not listed, and refused with its reason without a trace."""
-    assert "peepholes" in _refusal("dynamic_lstm", _recurrent(peephole=True, state=True), "y")
-    assert "batch comes first" in _refusal("dynamic_lstm", _recurrent(layout=1), "y")
-    assert "no LSTM" in _refusal("dynamic_lstm", _recurrent("GRU"), "y")
-    assert "no node computes" in _refusal("dynamic_lstm", _recurrent(), "z")
+    assert "peepholes" in _refusal("dynamic_lstm", recurrent(peephole=True, state=True), "y")
+    assert "batch comes first" in _refusal("dynamic_lstm", recurrent(layout=1), "y")
+    assert "no LSTM" in _refusal("dynamic_lstm", recurrent("GRU"), "y")
+    assert "no node computes" in _refusal("dynamic_lstm", recurrent(), "z")
     assert "no weighted node" in _refusal("dynamic_matmul", graphs.gemm_chain(), "relu1")
-    assert "otherwise than by rows" in _refusal("embedding_int8", _lookup(others=True), "one")
-    assert "otherwise than by rows" in _refusal("embedding_int8", _lookup(axis=1), "one")
-    assert "no large table" in _refusal("embedding_int8", _lookup(rows=4), "one")
+    assert "otherwise than by rows" in _refusal("embedding_int8", lookup(others=True), "one")
+    assert "otherwise than by rows" in _refusal("embedding_int8", lookup(axis=1), "one")
+    assert "no large table" in _refusal("embedding_int8", lookup(rows=4), "one")
     assert "integer kernel" in _refusal("weight_only_int8", graphs.gemm_chain(), "relu1")
     short = {"bits": 4, "block": 32, "accuracy_level": 4}
     assert "shorter" in _refusal("weight_only_blocks", graphs.gemm_chain(), "fc1", **short)
@@ -433,7 +221,7 @@ def test_static_and_dynamic_groups_mix_in_any_order(seed: int, tmp_path_factory:
         if generator.random() < 0.8
     ]
     digests: set[tuple[str, str]] = set()
-    feeds = _feeds(model)
+    feeds = feeds_of(model)
     for order in (chosen, [chosen[i] for i in generator.permutation(len(chosen))]):
         made = _mixed(graph, order, evidence_of(model, store))
         assert sqnr_db(model.SerializeToString(), to_bytes(made), feeds) > 12
@@ -484,13 +272,3 @@ def test_a_model_that_came_quantized_is_improved_or_left(store: ArtifactStore) -
     refused = static.apply(Editor(made), other, evidence)
     assert isinstance(refused, Rejection)
     assert "of its own" in refused.reason
-
-
-def _made(name: str, model: onnx.ModelProto, store: ArtifactStore):  # type: ignore[no-untyped-def]
-    graph = opened(model)
-    actions = transform_of(name)[1].sites(graph, offer())
-    return at_every_site(name, graph, evidence_of(model, store), actions)
-
-
-def _feeds(model: onnx.ModelProto) -> list[dict[str, np.ndarray]]:
-    return [dict(feed) for feed in graphs.random_feeds(model, 4, seed=5)]

@@ -19,19 +19,9 @@ from edgeopt.transforms.dependencies import channel_groups
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
+from tests.transforms.small_nets import EVERY_KIND
 
 RULES = ["fold_add", "pad_channels", "se_resize", "share_dimensions", "softmax_last_axis"]
-NETS = [
-    graphs.conv_bn,
-    graphs.conv_chain,
-    graphs.mobilenet_block,
-    graphs.residual,
-    graphs.gemm_chain,
-    graphs.hardswish_spelled,
-    graphs.if_model,
-    graphs.lstm,
-    graphs.segmentation_argmax,
-]
 QUICK = settings(max_examples=40, deadline=None, derandomize=True)
 
 
@@ -55,7 +45,7 @@ def gated(width: int = 6, squeezed: int = 3, size: int = 5) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
+@pytest.mark.parametrize("net", EVERY_KIND, ids=lambda net: net.__name__)
 def test_exam(name: str, net: object) -> None:
     """Every layout rule passes the exam of its shelf on every tiny net."""
     assert callable(net)

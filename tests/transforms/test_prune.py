@@ -16,18 +16,8 @@ from edgeopt.testing.transform_exam import NoEvidence, opened
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.dependencies import channel_groups
 from edgeopt.transforms.prune.channels_l1 import PLUGIN, kept_channels
+from tests.transforms.small_nets import EVERY_KIND
 
-NETS = [
-    graphs.conv_bn,
-    graphs.conv_chain,
-    graphs.mobilenet_block,
-    graphs.residual,
-    graphs.gemm_chain,
-    graphs.hardswish_spelled,
-    graphs.if_model,
-    graphs.lstm,
-    graphs.segmentation_argmax,
-]
 X = ("x", "float32", (1, 4, 6, 6))
 
 
@@ -35,7 +25,7 @@ def _names(model: onnx.ModelProto) -> list[str]:
     return [group.name for group in channel_groups(opened(model))]
 
 
-@pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
+@pytest.mark.parametrize("net", EVERY_KIND, ids=lambda net: net.__name__)
 def test_exam(net: object) -> None:
     """Zeroed equals removed at every site of every tiny net."""
     assert callable(net)

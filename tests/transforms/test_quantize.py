@@ -1,7 +1,5 @@
 """Groups, scales, pairs: what is asked for really runs in integers, and stays near the float."""
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -30,24 +28,9 @@ from edgeopt.transforms.groups import groups
 from edgeopt.transforms.quantize import _weights
 from edgeopt.transforms.quantize._scale import gate_scale_of, scale_of
 from edgeopt.transforms.quantize.static_qdq import PLUGIN
+from tests.transforms.small_nets import EVERY_KIND
 
-NETS = [
-    graphs.conv_bn,
-    graphs.conv_chain,
-    graphs.mobilenet_block,
-    graphs.residual,
-    graphs.gemm_chain,
-    graphs.hardswish_spelled,
-    graphs.if_model,
-    graphs.lstm,
-    graphs.segmentation_argmax,
-]
 X = ("x", "float32", (1, 4, 8, 8))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(tmp_path)
 
 
 def _all(model: onnx.ModelProto, store: ArtifactStore, offered: Offer | None = None):
@@ -70,7 +53,7 @@ def _near(model: onnx.ModelProto, made: object, least_db: float = 25.0) -> bool:
     return sqnr_db(model.SerializeToString(), to_bytes(made), feeds) > least_db  # type: ignore
 
 
-@pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
+@pytest.mark.parametrize("net", EVERY_KIND, ids=lambda net: net.__name__)
 def test_exam(net: object, store: ArtifactStore) -> None:
     """Each group alone runs in integers, and the order of groups does not matter."""
     assert callable(net)

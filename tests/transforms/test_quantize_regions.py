@@ -1,12 +1,10 @@
 """Regions: what stays in integers together, products as Gemm, the stem, one range method."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnx_ir as ir
-import pytest
 from onnx import helper
 
 from edgeopt.core.action import Action
@@ -29,11 +27,6 @@ from edgeopt.transforms.quantize.calibrate import PLUGIN as CALIBRATE
 from edgeopt.transforms.quantize.static_qdq import PLUGIN
 
 X = ("x", "float32", (1, 4, 8, 8))
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(tmp_path)
 
 
 def first_of_each_site(graph: ir.Model, offered: Offer) -> list[Action]:

@@ -1,7 +1,5 @@
 """Repairs: nearer to the float model with the structure unchanged, or refused."""
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 import onnx_ir as ir
@@ -43,11 +41,6 @@ NETS = [
 
 
 REPAIRS = plugins.SHELVES["repair"].names()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> ArtifactStore:
-    return ArtifactStore(tmp_path)
 
 
 @pytest.mark.parametrize("name", REPAIRS)

@@ -12,27 +12,17 @@ from edgeopt.testing.graphs import Builder
 from edgeopt.testing.transform_exam import NoEvidence, examine_exact, offer, opened
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.stages import transform_of
+from tests.transforms.small_nets import EVERY_KIND
 
 RULES = ["compose_conv1x1", "drop_dead", "fold_batchnorm", "pool_before_conv1x1"]
 TOOLS = ["normalize", "onnxoptimizer", "ort_optimize"]
-NETS = [
-    graphs.conv_bn,
-    graphs.conv_chain,
-    graphs.mobilenet_block,
-    graphs.residual,
-    graphs.gemm_chain,
-    graphs.hardswish_spelled,
-    graphs.if_model,
-    graphs.lstm,
-    graphs.segmentation_argmax,
-]
 FLAGS = st.booleans()
 SMALL = st.integers(1, 3)
 QUICK = settings(max_examples=60, deadline=None, derandomize=True)
 
 
 @pytest.mark.parametrize("name", RULES + TOOLS)
-@pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
+@pytest.mark.parametrize("net", EVERY_KIND, ids=lambda net: net.__name__)
 def test_exam(name: str, net: object) -> None:
     """Every rule and tool passes the exam of its shelf on every tiny net."""
     assert callable(net)
