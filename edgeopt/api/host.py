@@ -8,14 +8,15 @@ and measurements take turns (`guard`).
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
+
+from edgeopt.core.closing import Closing
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class Host:
+class Host(Closing):
     """Two queues of work on this machine.
 
     Args:
@@ -43,14 +44,3 @@ class Host:
         """Drop what has not begun, and wait for what has."""
         self._build.shutdown(cancel_futures=True)
         self._score.shutdown(cancel_futures=True)
-
-    def __enter__(self) -> "Host":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

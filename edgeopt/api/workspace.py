@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgeopt.core.closing import Closing
 from edgeopt.errors import StorageError
 from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.store.trials import TrialStore
@@ -19,7 +20,7 @@ DEFAULT = Path(".edgeopt")
 
 
 @dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(Closing):
     """An open workspace; closes its store when left."""
 
     folder: Path
@@ -58,12 +59,6 @@ class Workspace:
     def close(self) -> None:
         """Close the store."""
         self.trials.close()
-
-    def __enter__(self) -> "Workspace":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def ensure_folder(folder: Path) -> None:

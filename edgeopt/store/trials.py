@@ -11,13 +11,13 @@ import json
 import sqlite3
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
 import sqlalchemy.exc
 from sqlalchemy import event
 
+from edgeopt.core.closing import Closing
 from edgeopt.core.codec import decode, encode
 from edgeopt.core.measurement import Failure
 from edgeopt.core.study import Study
@@ -32,7 +32,7 @@ _BUSY_S = 30
 """How long a statement waits for another process's transaction, which takes milliseconds."""
 
 
-class TrialStore:
+class TrialStore(Closing):
     """Studies and their trials in one database.
 
     Reading needs no right; the first `save_study` or `add` claims the study for this store until
@@ -66,17 +66,6 @@ class TrialStore:
                 engine.dispose()
                 raise
         return TrialStore(engine, path)
-
-    def __enter__(self) -> "TrialStore":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give back the claims and the connection. Closing twice is allowed."""

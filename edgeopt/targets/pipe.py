@@ -15,9 +15,9 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
+from edgeopt.core.closing import Closing
 from edgeopt.errors import ConnectionLostError, DeviceError
 from edgeopt.targets.connection import Connection
 
@@ -228,7 +228,7 @@ def parse(line: bytes) -> Mapping[str, Any] | None:
     return None
 
 
-class PipeTarget:
+class PipeTarget(Closing):
     """A device whose agent answers through a pipe. Implements requests of `core.protocols.Target`.
 
     Requests of several threads wait for each other: a device measures one thing at a time.
@@ -383,14 +383,3 @@ class PipeTarget:
         self._closed = True
         if self._session is not None:
             self._session.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -10,10 +10,10 @@ import shutil
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from edgeopt.core import digest as digests
+from edgeopt.core.closing import Closing
 from edgeopt.core.protocols import Target
 from edgeopt.errors import DeviceError
 
@@ -32,7 +32,7 @@ def _files(recording: Path) -> Path:
     return recording.with_name(recording.name + ".files")
 
 
-class RecordingTarget:
+class RecordingTarget(Closing):
     """Passes everything on to a target and writes the exchanges down.
 
     Args:
@@ -92,19 +92,8 @@ class RecordingTarget:
         self._stream.close()
         self._target.close()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class ReplayTarget:
+class ReplayTarget(Closing):
     """Answers from a recording. Equal requests get their replies in the recorded order.
 
     Args:
@@ -173,17 +162,6 @@ class ReplayTarget:
 
     def close(self) -> None:
         """Nothing is open."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 PLUGIN = ReplayTarget
