@@ -30,7 +30,7 @@ DIGITS = HERE / "models" / "digits"
 
 def record(request: RunRequest, count: int, recording: Path) -> int:
     """Measure what a run would ask for under both rungs, and write it down."""
-    with prepared(request, print, lambda: False) as ready:
+    with prepared(request, print, lambda: False, keep=True) as ready:
         (lane,) = ready.lanes
         target = RecordingTarget(lane.bench.device.target, recording)
         target.request("probe", deadline_s=PROBE_S)

@@ -3,6 +3,7 @@
 import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from edgeopt.api.accuracy import Accuracy, PairedAccuracy
 from edgeopt.api.board_accuracy import BoardAccuracy
@@ -27,6 +28,7 @@ from edgeopt.estimate.estimator import GraphEstimator
 from edgeopt.graph.inputs import random_feeds
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.plugins import STRATEGIES
+from edgeopt.targets.devices import resolve
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
@@ -69,13 +71,18 @@ class Ready:
 
 @contextlib.contextmanager
 def prepared(
-    request: RunRequest, progress: Progress, stopped: Callable[[], bool]
+    request: RunRequest, progress: Progress, stopped: Callable[[], bool], *, keep: bool
 ) -> Generator[Ready]:
     """Open model, data, workspace and devices, and wire the searches.
+
+    Args:
+        keep: Whether the study is claimed and kept; False for a plan, which changes nothing.
 
     Raises:
         EdgeOptError: What was asked for cannot be opened.
     """
+    for name in request.devices:
+        resolve(name, project=Path.cwd())  # a wrong name is said before the data is scored
     subject = open_subject(
         request.model,
         data=request.data,
@@ -96,7 +103,9 @@ def prepared(
             door = Door(name, workspace.folder / "agent", boards, progress, stopped)
             stack.callback(door.close)
             doors[name] = door
-        yield _wired(request, subject, workspace, accuracy, doors, stack, progress, stopped)
+        yield _wired(
+            request, subject, workspace, accuracy, doors, stack, progress, stopped, keep=keep
+        )
 
 
 def _wired(
@@ -108,6 +117,8 @@ def _wired(
     stack: contextlib.ExitStack,
     progress: Progress,
     stopped: Callable[[], bool],
+    *,
+    keep: bool,
 ) -> Ready:
     devices = [door.device for door in doors.values()]
     runtimes = {device.name: _runtime(request, device) for device in devices}
@@ -117,7 +128,7 @@ def _wired(
     base = None if accuracy is None else accuracy.baseline(accuracy.data.search).value
     objectives = request.objectives_for(subject.metric_name, base)
     study = _study(request, subject, objectives, devices, runtimes, ceiling)
-    if not request.dry_run:
+    if keep:
         if request.fresh:
             workspace.trials.forget(study.id)
         workspace.trials.save_study(study)

@@ -38,7 +38,6 @@ class RunRequest:
         shapes: Input name to shape, for models with free axes and without data.
         seed: Of data splitting and search.
         fresh: Forget earlier trials of the same study.
-        dry_run: Say the plan and stop.
         out: Folder for the report; None is `reports/<study>`.
         store: Workspace folder; None is `.edgeopt`.
     """
@@ -63,7 +62,6 @@ class RunRequest:
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
     seed: int = 0
     fresh: bool = False
-    dry_run: bool = False
     out: Path | None = None
     store: Path | None = None
 
@@ -93,7 +91,9 @@ class RunRequest:
             raise UsageError("--trials must be at least 1", hint="the given model is the first one")
         if self.budget_s <= 0:
             raise UsageError("--budget must be more than nothing", hint="write --budget 20m")
-        return replace(self, strategy=chosen)
+        # In one order: the same question from the command line and from Python is one study.
+        families = tuple(name for name in FAMILIES if name in self.families)
+        return replace(self, strategy=chosen, families=families)
 
     def objectives_for(self, metric: str, baseline_accuracy: float | None) -> tuple[Objective, ...]:
         """The objectives with their bounds; the accuracy one under the metric's own name."""

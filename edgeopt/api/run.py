@@ -96,7 +96,7 @@ def run_request(
 ) -> RunResult:
     """Carry a request out: prepare, search, confirm, report."""
     request = request.checked()
-    with prepared(request, progress, stopped) as ready:
+    with prepared(request, progress, stopped, keep=True) as ready:
         ensure_folder(_report_folder(request, ready.study))
         meeting = Meeting(open={lane.device for lane in ready.lanes})
         failed = run_lanes(
@@ -157,7 +157,7 @@ def _room(lane: Lane) -> str:
 def plan_request(request: RunRequest, *, progress: Progress) -> Mapping[str, Any]:
     """What a run would do, without measuring: `--dry-run`."""
     request = request.checked()
-    with prepared(request, progress, _never) as ready:
+    with prepared(request, progress, _never, keep=False) as ready:
         plans = [_plan(ready, device) for device in ready.devices]
         told: dict[str, Any] = {
             "schema_version": 1,
