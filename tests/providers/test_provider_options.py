@@ -9,7 +9,10 @@ import onnxruntime
 import pytest
 
 import edgeopt
+from edgeopt.api.providers import start_options, usual_runtimes
+from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.targets.local import LocalTarget
+from edgeopt.targets.profiles import list_profiles, load_profile
 from edgeopt.testing.target_exam import material
 
 AGENT = Path(edgeopt.__file__).parent / "device_agent"
@@ -28,6 +31,17 @@ def options(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     for name in set(sys.modules) - before:
         if str(AGENT) in str(getattr(sys.modules[name], "__file__", "")):
             del sys.modules[name]
+
+
+@pytest.mark.parametrize("profile", list_profiles())
+def test_what_profiles_and_usual_settings_set_is_taken(options: Any, profile: str) -> None:
+    """The options that a study of each shipped profile starts from, on each of its providers."""
+    kind = load_profile(profile)
+    for provider in kind.providers:
+        user = RuntimeSettings(provider=provider, options=start_options(provider, kind))
+        for _, settings in (("", user), *usual_runtimes(user, kind)):
+            own, entries = options.split(onnxruntime, provider, settings.options)
+            assert {**own, **entries} == settings.options
 
 
 @pytest.mark.parametrize(
