@@ -6,6 +6,7 @@
     │   ├── ModelError            2  the ONNX file cannot be used
     │   └── DataError             2  the data cannot be used, or does not meet the model
     ├── DeviceError               3  a device or its agent cannot be reached or does not answer
+    │   ├── MeterError            3  the external power meter: energy is absent, all else stands
     │   └── ConnectionLostError   3  it went away, or is not there: wait for it, or use its twin
     ├── StorageError              3  disk full, read-only folder, damaged store
     ├── InconclusiveError         4  noise or missing evidence: no verdict is possible
@@ -60,6 +61,10 @@ class DeviceError(EdgeOptError):
     """The device, or the agent on it, does not do its part. Never a verdict on a candidate."""
 
     exit_code = 3
+
+
+class MeterError(DeviceError):
+    """The external power meter does not do its part: energy is absent, all else stands."""
 
 
 class ConnectionLostError(DeviceError):

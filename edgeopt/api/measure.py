@@ -18,7 +18,7 @@ from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.codec import encode
 from edgeopt.core.measurement import Failure, Value, Verdict
 from edgeopt.core.model import Model
-from edgeopt.errors import InconclusiveError
+from edgeopt.errors import InconclusiveError, StorageError
 from edgeopt.graph.inputs import random_feeds
 from edgeopt.measure.energy import EnergyPlan, energy_plan
 from edgeopt.measure.feeds import write_feeds
@@ -96,7 +96,7 @@ def measure_model(request: MeasureRequest, progress: Progress) -> dict[str, Any]
         )
         store = MeasuredStore(folder=workspace.folder / "measured")
         known = None if request.fresh else store.find(job.key)
-        outcome = job.measured(store) if known is None else known.outcome
+        outcome = job.measured(store, progress) if known is None else known.outcome
     absent = dict(outcome.absent)
     if not request.energy:
         absent["energy"] = "not measured: it was not asked for"
@@ -142,12 +142,14 @@ class _Job:
             "protocol": encode(self.rung),
             "rate_hz": self.request.rate_hz,
             "energy": encode(self.energy),
+            "meter": [self.device.entry.meter, self.device.entry.meter_scope],
+            "identical": self.request.against is None,
             "fingerprint": self.device.fingerprint,
             "agent": self.agent,
         }
 
-    def measured(self, store: MeasuredStore) -> Outcome:
-        """Measure now, and keep what may be used."""
+    def measured(self, store: MeasuredStore, progress: Progress) -> Outcome:
+        """Measure now, and keep what may be used; what cannot be kept is told all the same."""
         outcome = measure(
             self.device.target,
             baseline=self.beside.path,
@@ -164,7 +166,10 @@ class _Job:
         if isinstance(outcome, Failure):
             where = f"{self.request.model} on {self.request.device}"
             raise InconclusiveError(outcome.reason, where=where)
-        store.keep(self.key, outcome)
+        try:
+            store.keep(self.key, outcome)
+        except StorageError as error:
+            progress(f"this result is not kept: {error}")
         return outcome
 
 

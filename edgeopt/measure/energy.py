@@ -17,6 +17,7 @@ from edgeopt.core.measurement import Value, Verdict
 from edgeopt.core.samples import Interval, student
 from edgeopt.measure import power
 from edgeopt.measure.flags import Flaw, flaws
+from edgeopt.measure.jobs import CandidateError
 
 METRICS = ("energy", "energy_net", "power")
 PACED = "paced_energy"
@@ -154,7 +155,7 @@ def run_energy(
         rate_hz: Runs a second that the user needs.
 
     Raises:
-        CandidateError: Of `ask`.
+        CandidateError: Of `ask`, in the first pass; of the second one only its value is absent.
         DeviceError: Of `ask`.
     """
     if plan is None:
@@ -164,7 +165,10 @@ def run_energy(
     if rate_hz is None or reply.get("sensor") is None:
         return found
     paced = replace(plan, rate_hz=rate_hz)
-    again = ask("energy", deadline_s=paced.deadline_s, **paced.arguments())
+    try:
+        again = ask("energy", deadline_s=paced.deadline_s, **paced.arguments())
+    except CandidateError as error:
+        return replace(found, absent={**found.absent, PACED: error.failure.reason})
     at_rate = energy_values(again, rate_hz=rate_hz)
     return Energy(
         values={**found.values, **at_rate.values},

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.measurement import Failure, Value, Verdict
 from edgeopt.core.protocols import Target
+from edgeopt.errors import MeterError
 from edgeopt.measure.energy import Energy, EnergyPlan, run_energy
 from edgeopt.measure.jobs import BUILD_S, COMPILING, CandidateError, Device, settings_of
 from edgeopt.measure.metrics import evaluate
@@ -196,11 +197,13 @@ class _Run:
         )
 
     def energy(self, plan: EnergyPlan | None, rate_hz: float | None) -> Energy:
-        """The energy pass; a candidate that fails in it was measured before, and keeps that."""
+        """The energy pass; what was measured before it stands, whatever becomes of it."""
         try:
             return run_energy(self._alone, plan, rate_hz=rate_hz)
         except CandidateError as error:
             return Energy.nothing(error.failure.reason)
+        except MeterError as error:
+            return Energy.nothing(error.what)
 
     def _footprint(self) -> Mapping[str, Any]:
         """The candidate's footprint, and the engines of both built where the providers compile."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgeopt.core.protocols import Target
-from edgeopt.errors import DeviceError
+from edgeopt.errors import DeviceError, MeterError
 
 _UNIX_S = 1e9
 """Stamps from here on are Unix time (since 2001); no machine has been up for so long."""
@@ -91,7 +91,7 @@ class Meter:
         where: The device, for messages.
 
     Raises:
-        DeviceError: The command cannot be started.
+        MeterError: The command cannot be started.
     """
 
     def __init__(self, command: str, *, where: str) -> None:
@@ -113,7 +113,7 @@ class Meter:
                 stderr=subprocess.DEVNULL,
             )
         except (OSError, ValueError) as error:
-            raise DeviceError(
+            raise MeterError(
                 f"the power meter cannot be started: {error}",
                 where=f"{self._where} (meter {self._command!r})",
                 hint="name a command that prints lines of t_s,watts, or a file with them",
@@ -136,7 +136,7 @@ class Meter:
         """Readings a second, from its first ones; None for a file, which may grow later.
 
         Raises:
-            DeviceError: There are none in twenty seconds.
+            MeterError: There are none in twenty seconds.
         """
         if not self.live:
             return None
@@ -146,7 +146,7 @@ class Meter:
             if ended or time.monotonic() > end:
                 self.stop()
                 how = "ended" if ended else f"gave no {_FIRST_COUNT} readings in {_FIRST_S:g} s"
-                raise DeviceError(
+                raise MeterError(
                     f"the power meter {how}",
                     where=f"{self._where} (meter {self._command!r})",
                     hint="run the command by hand: it must print lines of t_s,watts at once "
@@ -160,7 +160,7 @@ class Meter:
         """End it: (host's CLOCK_MONOTONIC, watts) in order of time, and how many lines were none.
 
         Raises:
-            DeviceError: The file cannot be read.
+            MeterError: The file cannot be read.
         """
         if self._process is not None:
             self._process.terminate()
@@ -176,7 +176,7 @@ class Meter:
             try:
                 text = self._path.read_text()
             except OSError as error:
-                raise DeviceError(
+                raise MeterError(
                     f"the meter's file cannot be read: {error.strerror}", where=str(self._path)
                 ) from error
             for line in text.splitlines():
@@ -239,7 +239,8 @@ class MeteredTarget:
         """The device's reply; `energy` gets the meter's readings, on the device's clock.
 
         Raises:
-            DeviceError: The meter does not work, or of the device.
+            MeterError: The meter does not work.
+        DeviceError: Of the device.
         """
         if verb != "energy":
             return self._target.request(verb, deadline_s=deadline_s, **arguments)

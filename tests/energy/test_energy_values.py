@@ -1,13 +1,15 @@
 """Joules from simulated readings: coverage of the stated uncertainty, and every flag."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pytest
 
-from edgeopt.core.measurement import Value
+from edgeopt.core.measurement import Failure, Value
 from edgeopt.measure import power as readings
-from edgeopt.measure.energy import Energy, comparable, energy_plan, energy_values
+from edgeopt.measure.energy import Energy, comparable, energy_plan, energy_values, run_energy
+from edgeopt.measure.jobs import CandidateError
 from tests.energy.simulated import RUNS, Model, load, reply, true_j, windows
 
 _SIX = {"GPU": 0.2, "CPU": 0.3, "SOC": 0.2, "CV": 0.05, "VDDRQ": 0.1, "SYS5V": 0.15}
@@ -259,3 +261,18 @@ def test_a_steady_load_within_one_step_is_not_stale() -> None:
     """Readings that differ between idle and busy only."""
     blocks = windows(2, 3.0, 6.0)
     assert "energy" in energy_values(reply(load(blocks, 4.0, 9.0), blocks)).values
+
+
+def test_a_second_pass_that_fails_costs_only_its_own_value() -> None:
+    """Energy back to back stands when the paced pass cannot be run."""
+    replies = iter([usual()])
+
+    def ask(verb: str, **_: object) -> Mapping[str, Any]:
+        reply = next(replies, None)
+        if reply is None:
+            raise CandidateError(Failure(stage="run", reason="it took too long"))
+        return reply
+
+    found = run_energy(ask, energy_plan("normal"), rate_hz=30)
+    assert "energy" in found.values
+    assert found.absent["paced_energy"] == "it took too long"
