@@ -49,11 +49,14 @@ class Workspace(Closing):
         return folder / f"{recipe_digest.removeprefix('sha256:')[:16]}.onnx"
 
     def keep_models(self, study: str, paths: Iterable[Path]) -> None:
-        """Delete every built model of a study but these; each can be built again."""
+        """Delete every built model of a study but these; each can be built again.
+
+        What begins with a dot is about to become a model, or is another thread's check.
+        """
         kept = {path.name for path in paths}
         kept |= {f"{name}.data" for name in kept}
         for path in (self.folder / "models" / study).glob("*"):
-            if path.name not in kept and path.is_file():
+            if path.name not in kept and path.name[0] != "." and path.is_file():
                 path.unlink(missing_ok=True)
 
     def close(self) -> None:

@@ -40,7 +40,7 @@ def held(home, who, wait_s):
     Raises:
         JobError: `board_busy`, with the name of the one who measures.
     """
-    end = time.time() + wait_s
+    end = time.monotonic() + wait_s
     places = [os.path.join(tempfile.gettempdir(), _NAME)]
     if home:
         places.append(os.path.join(home, "device.lock"))
@@ -91,7 +91,7 @@ def _wait(number, end, wait_s):
         except (IOError, OSError) as error:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 return  # A file system without locks: nobody else could hold one either.
-        if time.time() >= end:
+        if time.monotonic() >= end:
             text = "the board is measuring for %s, also after %g s of waiting"
             hint = "wait until that run has ended, or ask them; then run the same command again"
             raise JobError("board_busy", text % (_holder(number), wait_s), hint)

@@ -15,9 +15,14 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Channel(object):
-    """The one way to answer: whole lines, from any thread."""
+    """The one way to answer: whole lines, from any thread.
 
-    def __init__(self):
+    Args:
+        gone: Called, and not to return, when nobody reads any more; None ends the process.
+    """
+
+    def __init__(self, gone=None):
+        self._gone = gone
         sys.stdout.flush()
         self._stream = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
@@ -30,8 +35,11 @@ class Channel(object):
             try:
                 self._stream.write(line + "\n")
                 self._stream.flush()
+                return
             except BrokenPipeError:
-                os._exit(0)
+                if self._gone is None:
+                    os._exit(0)
+        self._gone()
 
 
 class Beats(object):

@@ -14,6 +14,7 @@ import sys
 import board
 import cache
 import machine
+import workfolder
 from failures import JobError
 
 _FILE = "power_mode.json"
@@ -33,8 +34,13 @@ def power_mode(job):
         offered = ", ".join(sorted(modes)) or "none (no nvpmodel.conf)"
         raise _refused("there is no power mode %s; the board has %s" % (wanted, offered))
     before = board.power_mode()
+    record = _read()
     if before == wanted:
+        if record is not None:
+            _note(record["mode"], _living(record) + [os.getppid()])
         return {"mode": wanted, "before": before, "changed": False}
+    if record is not None and set(_living(record)) - {os.getppid()}:
+        raise _refused("another session uses the board in mode %s" % before)
     if before not in modes:
         raise _refused("the active mode is not known, so it could not be put back")
     _remember(before)
@@ -50,9 +56,13 @@ def power_mode(job):
 
 
 def restore():
-    """Put back the mode that this agent, or one that is gone, found; a failure goes to the log."""
+    """Put back the mode that was found, unless a living agent uses this one. Logs failures."""
     record = _read()
-    if record is None or not _ours(record["agent"]):
+    if record is None:
+        return
+    others = [agent for agent in _living(record) if agent != os.getpid()]
+    if others:
+        _note(record["mode"], others)
         return
     try:
         modes = _modes()
@@ -106,12 +116,17 @@ def _place():
 
 def _remember(mode):
     """What to put back: of several changes the first one's, whoever made it."""
-    place = _place()
-    if place is None:
+    if _place() is None:
         raise _refused("there is no folder to note the present mode in")
-    if _read() is None:
-        data = json.dumps({"mode": mode, "agent": os.getppid()})
-        cache.write_aside(place, data.encode("utf-8"))
+    record = _read()
+    _note(mode if record is None else record["mode"], [os.getppid()])
+
+
+def _note(mode, agents):
+    """The mode to put back, and the agents that use another one now."""
+    boot = machine.read("/proc/sys/kernel/random/boot_id")
+    record = {"mode": mode, "agents": sorted(set(agents)), "boot": boot}
+    cache.write_aside(_place(), json.dumps(record).encode("utf-8"))
 
 
 def _read():
@@ -120,7 +135,7 @@ def _read():
             record = json.load(stream)
     except (IOError, OSError, ValueError):
         return None
-    whole = isinstance(record, dict) and {"mode", "agent"} <= set(record)
+    whole = isinstance(record, dict) and {"mode", "agents", "boot"} <= set(record)
     return record if whole else None
 
 
@@ -131,14 +146,8 @@ def _forget():
         pass
 
 
-def _ours(agent):
-    """Whether the change was made by this agent, or by one that is gone."""
-    if agent == os.getpid():
-        return True
-    try:
-        os.kill(agent, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+def _living(record):
+    """The agents of a record that still run; after a restart of the board none does."""
+    if record["boot"] != machine.read("/proc/sys/kernel/random/boot_id"):
+        return []
+    return [agent for agent in record["agents"] if workfolder.alive(agent)]

@@ -39,7 +39,9 @@ class Server(object):
     """One agent: requests in the order of arrival, one job at a time."""
 
     def __init__(self):
-        self._channel = channel.Channel()
+        # Held by the one thread that says farewell; others wait for the end of the process.
+        self._farewell = threading.Lock()
+        self._channel = channel.Channel(lambda: self._end(False))
         self._requests = queue.Queue()
         self._answers = collections.OrderedDict()
         self._home = cache.folder()
@@ -48,7 +50,7 @@ class Server(object):
         self._results = results.Results(self._home)
         self._blobs = blobs.Blobs(self._home) if self._home else None
         self._owner = boardlock.owner()
-        self._heard = time.time()
+        self._heard = time.monotonic()
 
     def serve(self):
         """Answer until `bye` or the end of stdin."""
@@ -64,7 +66,7 @@ class Server(object):
     def _read(self):
         last = ""
         for line in channel.lines(sys.stdin.buffer):
-            self._heard = time.time()
+            self._heard = time.monotonic()
             if line and not line.startswith('{"beat"'):
                 self._requests.put(line)
                 last = line
@@ -74,7 +76,7 @@ class Server(object):
         """End when the host has been silent for long: a dead network closes no pipe."""
 
         def wait():
-            while time.time() - self._heard < patience_s:
+            while time.monotonic() - self._heard < patience_s:
                 time.sleep(min(5.0, patience_s))
             self._end(False)
 
@@ -84,6 +86,8 @@ class Server(object):
 
     def _end(self, asked):
         """Kill what runs; the files of jobs stay where the host did not say goodbye."""
+        if not self._farewell.acquire(False):
+            threading.Event().wait()
         try:
             self._runner.kill()
             power.restore()
@@ -107,8 +111,14 @@ class Server(object):
                 self._answers[name] = self._reply(request)
             while len(self._answers) > _REMEMBERED:
                 self._answers.popitem(last=False)
+        self._unless_ending()
         self._channel.send(dict(self._answers[name], id=name))
         return verb != "bye"
+
+    def _unless_ending(self):
+        """A job that the farewell killed has no result: it must not be kept as a crash."""
+        if self._farewell.locked():
+            threading.Event().wait()
 
     def _reply(self, request):
         verb = request["verb"]
@@ -151,6 +161,7 @@ class Server(object):
                     reply = self._runner.run(verb, arguments, request["deadline_s"])
             else:
                 reply = self._runner.run(verb, arguments, request["deadline_s"])
+            self._unless_ending()
             self._results.keep(request["id"], reply)
         return reply
 

@@ -46,7 +46,7 @@ def _sweep(place, kept_s):
     for name in os.listdir(place) if os.path.isdir(place) else []:
         pid = name[len(PREFIX) :].partition("-")[0]
         path = os.path.join(place, name)
-        if name.startswith(PREFIX) and pid.isdigit() and not _alive(int(pid)):
+        if name.startswith(PREFIX) and pid.isdigit() and not alive(int(pid)):
             if _age_s(path) >= kept_s:
                 shutil.rmtree(path, ignore_errors=True)
 
@@ -58,7 +58,8 @@ def _age_s(path):
         return 0.0  # Another agent was faster.
 
 
-def _alive(pid):
+def alive(pid):
+    """Whether a process of that number runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

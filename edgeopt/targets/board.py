@@ -132,7 +132,10 @@ class BoardTarget(PipeTarget):
 
     def _hello(self) -> Mapping[str, Any]:
         owner = {"user": _user(), "host": socket.gethostname()}
-        arguments = {**owner, "runtime": False, "patience_s": max(600.0, 2 * self._patience_s)}
+        arguments: dict[str, Any] = {**owner, "runtime": False}
+        if self._silence_s is not None:
+            # Only a host that sends signs of life may be taken for dead without them.
+            arguments["patience_s"] = max(600.0, 2 * self._patience_s)
         return {"id": "hello", "verb": "hello", "deadline_s": _HELLO_S, "arguments": arguments}
 
     def _survey(self) -> tuple[bootstrap.Interpreter, Mapping[str, Any]]:

@@ -9,6 +9,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 from edgeopt.core.device import DeviceEntry
 
@@ -148,7 +149,7 @@ def read_survey(output: str) -> Survey:
         elif word == "chosen":
             chosen = int(value)
         else:
-            found = json.loads(rest)
+            found = decoded(rest)
     return Survey(found=found if chosen >= 0 else None, chosen=chosen, codes=codes, system=system)
 
 
@@ -157,8 +158,17 @@ def answer(output: str) -> dict[str, object] | None:
     for line in output.splitlines():
         _, mark, rest = line.partition(MARK)
         if mark:
-            return json.loads(rest)
+            return decoded(rest)
     return None
+
+
+def decoded(text: str | bytes) -> dict[str, Any] | None:
+    """The object of a line; None where the connection was cut in the middle of it."""
+    try:
+        found: Any = json.loads(text)
+    except ValueError:
+        return None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else None
 
 
 def one_line(source: str) -> str:

@@ -11,6 +11,7 @@ import re
 import shlex
 import statistics
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,7 @@ _UNIX_S = 1e9
 """Stamps from here on are Unix time (since 2001); no machine has been up for so long."""
 _SAME_CLOCK_S = 5.0
 _FIRST_S = 20.0
+_WORDS = 500
 _FIRST_COUNT = 3
 _EXCHANGES = 9
 _CLOCK_DEADLINE_S = 20.0
@@ -101,7 +103,9 @@ class Meter:
         self._path = Path(command).expanduser()
         self.live = not self._path.is_file()
         self._process: subprocess.Popen[bytes] | None = None
+        self._words = ""
         if self.live:
+            self._log = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the meter)
             self._start()
 
     def _start(self) -> None:
@@ -110,9 +114,10 @@ class Meter:
                 shlex.split(self._command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=self._log,
             )
         except (OSError, ValueError) as error:
+            self._log.close()
             raise MeterError(
                 f"the power meter cannot be started: {error}",
                 where=f"{self._where} (meter {self._command!r})",
@@ -146,6 +151,7 @@ class Meter:
             if ended or time.monotonic() > end:
                 self.stop()
                 how = "ended" if ended else f"gave no {_FIRST_COUNT} readings in {_FIRST_S:g} s"
+                how += f"; its last words: {self._words}" * bool(self._words)
                 raise MeterError(
                     f"the power meter {how}",
                     where=f"{self._where} (meter {self._command!r})",
@@ -172,6 +178,9 @@ class Meter:
             self._reader.join()
             cast("Any", self._process.stdout).close()
             self._process = None
+            self._log.seek(0)
+            self._words = self._log.read()[-_WORDS:].decode("utf-8", "replace").strip()
+            self._log.close()
         elif not self.live:
             try:
                 text = self._path.read_text()

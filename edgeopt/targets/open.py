@@ -66,7 +66,11 @@ def _open(entry: DeviceEntry, folder: Path, patience: Patience | None) -> Target
 
 def _enter_mode(target: LocalTarget, entry: DeviceEntry) -> None:
     """Bring this machine into the entry's power mode; the agent puts the old one back."""
-    reply = target.request("power_mode", deadline_s=POWER_MODE_S, name=entry.power_mode)
+    try:
+        reply = target.request("power_mode", deadline_s=POWER_MODE_S, name=entry.power_mode)
+    except DeviceError:
+        target.close()
+        raise
     if not reply["ok"]:
         target.close()
         error = reply["error"]

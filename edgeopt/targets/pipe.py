@@ -381,5 +381,6 @@ class PipeTarget(Closing):
         if self._closed:
             return
         self._closed = True
-        if self._session is not None:
-            self._session.close()
+        session = self._session
+        if session is not None:
+            session.close()

@@ -16,7 +16,7 @@ _REFUSED = re.compile(r"connect to host (\S+) port (\d+): (Connection refused)")
 _UNREACHABLE = re.compile(
     r"connect to host (\S+) port (\d+): (.*(?:timed out|No route to host|unreachable).*)"
 )
-_BANNER = re.compile(r"Connection (?:to \S+ port \d+ )?timed out(?: during banner exchange)?")
+_BANNER = re.compile(r"Connection (?:to \S+ port \d+ timed out|timed out during banner exchange)")
 _DENIED = re.compile(r"(?:(\S+@\S+): )?Permission denied \(([^)]*)\)")
 _TOO_MANY = re.compile(r"Too many authentication failures")
 _CHANGED = re.compile(r"Offending (\S+) key in (.+?):(\d+)")

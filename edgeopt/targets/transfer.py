@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import json
+import signal
 import subprocess
 import tempfile
 import threading
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from edgeopt.errors import ConnectionLostError, DeviceError, StorageError
+from edgeopt.targets.bootstrap import decoded
 from edgeopt.targets.connection import Connection
 from edgeopt.targets.segments import Blob, FilePlan, Plan
 
@@ -65,17 +67,23 @@ class Transfer:
             "blobs": {digest: blob.size for digest, (_, blob) in blobs.items()},
         }
         deadline_s = 120.0 + 3 * sum(each.size for each in plan.files) / _SLOWEST
-        for _ in range(_ATTEMPTS):
+        attempts, before = 0, len(blobs) + 1
+        lost: DeviceError | None = None
+        while attempts < _ATTEMPTS:
             reply = self.ask("have", deadline_s, arguments)
             if not reply["ok"]:
                 raise self._refused(reply["error"])
             if "place" in reply:
                 return str(reply["place"])
+            # An attempt that brought something is none in vain: a bad line gets there in the end.
+            attempts += len(reply["missing"]) >= before
+            before, lost = len(reply["missing"]), None
             try:
                 self._send([blobs[digest] for digest in reply["missing"]])
             except DeviceError as error:
+                lost = error
                 self.retry(error)
-        raise self._error("the file does not arrive as it was sent, after several attempts")
+        raise lost or self._error("the file does not arrive as it was sent, after several attempts")
 
     def _send(self, missing: Sequence[tuple[FilePlan, Blob]]) -> None:
         """Bytes of all missing blobs, in one go."""
@@ -162,7 +170,7 @@ class Transfer:
         for line in iter(cast("IO[bytes]", process.stdout).readline, b""):
             _, mark, rest = line.partition(_MARK)
             if mark:
-                return json.loads(rest)
+                return decoded(rest)
         return None
 
     def _finish(
@@ -182,6 +190,10 @@ class Transfer:
         failure = self.connection.failure(code, words)
         if failure is not None:
             raise failure
+        if code == -signal.SIGKILL:
+            # Only our own watch kills it: the shared connection behind it may hang as well.
+            self.connection.reset()
+            raise self._lost(f"nothing moved for {_STALL_S:g} s")
         raise self._lost(
             f"the transfer was cut off (exit code {code})" + (f": {words}" * bool(words))
         )

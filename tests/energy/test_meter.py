@@ -134,6 +134,7 @@ def test_a_file_of_another_time(tmp_path: Path) -> None:
     [
         ("/nowhere/meter --fast", "cannot be started"),
         (shlex.join([sys.executable, "-c", "print('hello')"]), "ended"),
+        (shlex.join([sys.executable, "-c", "import nothing_of_that_name"]), "nothing_of_that_name"),
     ],
 )
 def test_a_meter_that_does_not_work(meter: str, words: str, tmp_path: Path) -> None:

@@ -148,6 +148,56 @@ def test_another_agent_leaves_a_living_ones_mode_alone(board: Board) -> None:
     assert board.noted
 
 
+def test_the_last_of_two_sessions_puts_the_mode_back(board: Board) -> None:
+    """A host that came back has a new agent while the old one still ends."""
+    old = board.start()
+    assert board.ask(old, "MAXN")["changed"]
+    new = board.start()
+    assert board.ask(new, "MAXN")["ok"]
+    assert old.stdin
+    old.stdin.close()
+    old.wait(PATIENCE_S)
+    assert board.mode == "pmode:0000"
+    assert new.stdin
+    new.stdin.close()
+    assert wait_for(lambda: board.mode == "pmode:0001" and not board.noted)
+
+
+def test_two_sessions_cannot_have_two_modes(board: Board) -> None:
+    """The second one is refused while the first one lives."""
+    board.write("etc/nvpmodel.conf", TABLE + "< POWER_MODEL ID=3 NAME=10W >\n")
+    first, second = board.start(), board.start()
+    assert board.ask(first, "MAXN")["changed"]
+    assert "another session" in board.ask(second, "10W")["error"]["text"]
+    assert board.mode == "pmode:0000"
+
+
+def test_a_job_that_the_farewell_killed_has_no_result(board: Board) -> None:
+    """The mode is put back slowly, the connection ends in the middle of a job: nothing is kept."""
+    board.write("bin/nvpmodel", NVPMODEL.replace("#!/bin/sh", "#!/bin/sh\nsleep 0.5")).chmod(0o755)
+    agent = board.start()
+    assert board.ask(agent, "MAXN")["changed"]
+    assert agent.stdin
+    assert agent.stdout
+    waiting = {"at_most_s": 60, "window_s": 1, "busy_share": 0.0, "below_c": None}
+    job = {"id": "cut", "verb": "idle", "deadline_s": PATIENCE_S, "arguments": waiting}
+    agent.stdin.write(json.dumps(job).encode() + b"\n")
+    agent.stdin.flush()
+    assert wait_for(lambda: bool(children_of(agent.pid)))
+    agent.stdout.close()
+    agent.stdin.close()
+    agent.wait(PATIENCE_S)
+    assert board.mode == "pmode:0001"
+    assert not board.noted
+    assert not (board.cache / "results" / "cut.json").exists()
+
+
+def children_of(pid: int) -> list[str]:
+    """Processes whose parent is that one."""
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [child for one in lists for child in one.read_text().split()]
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [("30W", "the board has 15W, 7W, MAXN"), ("7W", "needs a reboot")],

@@ -80,6 +80,13 @@ CASES = {
         "did not answer in time",
         "restart",
     ),
+    "session that timed out": (
+        "Read from remote host board: Connection timed out\n",
+        FACTS,
+        LOST,
+        "lost",
+        "",
+    ),
     "denied": (
         "me@10.0.0.7: Permission denied (publickey,password).\n",
         FACTS,
