@@ -39,7 +39,7 @@ def record(request: RunRequest, count: int, recording: Path) -> int:
             recipe=ready.spaces[lane.device].empty(), runtime=lane.bench.baseline_runtime
         )
         asked = {baseline.key: baseline}
-        for _, strategy in ready.strategies[lane.device]:
+        for _, strategy in ready.strategies(lane.device):
             found = strategy.ask(count)
             asked |= {candidate.key: candidate for candidate in found}
         for number, candidate in enumerate(asked.values()):

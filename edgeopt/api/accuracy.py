@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -132,9 +133,13 @@ class Accuracy(PairedAccuracy):
     Args:
         subject: With data and metric.
         settings: Of the sessions that compute the outputs.
+
+    Attributes:
+        guard: Held while outputs are computed; where a device is this machine, its board's lock.
     """
 
     def __init__(self, subject: Subject, settings: RuntimeSettings) -> None:
+        self.guard: AbstractContextManager[Any] = nullcontext()
         if subject.data is None or subject.metric is None:
             raise ValueError("accuracy needs data")
         probes = tuple(probe.take(PROBE_SAMPLES) for probe in subject.data.probes)
@@ -162,8 +167,11 @@ class Accuracy(PairedAccuracy):
 
     def _once(self, digest: str, part: Part, runner: Callable[[], Run]) -> Scored:
         key = digest, part.name, len(part)
-        return self._scores.get(key, lambda: self._scored(part, runner()))
+        return self._scores.get(key, lambda: self._scored(part, runner))
 
-    def _scored(self, part: Part, run: Run) -> Scored:
+    def _scored(self, part: Part, runner: Callable[[], Run]) -> Scored:
         reference = self.run_baseline if self.metric.needs_reference else None
-        return score_part(part, run, self.metric, state=self.data.state, reference=reference)
+        with self.guard:
+            return score_part(
+                part, runner(), self.metric, state=self.data.state, reference=reference
+            )

@@ -1,11 +1,13 @@
 """`TrialBook`: the trials of one study while several devices add to them."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from edgeopt.api.workspace import Workspace
+from edgeopt.core.front import Front, front_of
+from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
 
 
@@ -18,9 +20,13 @@ class TrialBook:
     Args:
         workspace: With the store.
         study: Id of the study.
+        objectives: What guides the search, by device.
     """
 
-    def __init__(self, workspace: Workspace, study: str) -> None:
+    def __init__(
+        self, workspace: Workspace, study: str, objectives: Mapping[str, tuple[Objective, ...]]
+    ) -> None:
+        self._objectives = dict(objectives)
         self._workspace = workspace
         self._study = study
         self._lock = threading.RLock()
@@ -41,8 +47,22 @@ class TrialBook:
             self._trials.append(trial)
             return trial
 
+    def objectives(self, device: str) -> tuple[Objective, ...]:
+        """What guides the search on a device, with its bounds there."""
+        with self._lock:
+            return self._objectives[device]
+
+    def rebase(self, device: str, objectives: tuple[Objective, ...]) -> None:
+        """Give a device bounds of its own: its baseline is judged by its own outputs."""
+        with self._lock:
+            self._objectives[device] = objectives
+
+    def front(self, device: str) -> Front:
+        """The front of a device, of all that is stored."""
+        return front_of(self.trials(), self.objectives(device), device)
+
     def find(self, key: str, device: str, protocol: str) -> Trial | None:
-        """The latest trial of a candidate; an invalid measurement is no knowledge."""
+        """The latest trial of a candidate, whatever came of it."""
         with self._lock:
             for trial in reversed(self._trials):
                 if (trial.candidate.key, trial.device, trial.protocol) == (key, device, protocol):
@@ -65,8 +85,16 @@ class TrialBook:
             if not self._held[recipe]:
                 del self._held[recipe]
 
-    def keep_models(self, recipes: Iterable[str]) -> None:
-        """Delete every built model but those of these recipes and those in use."""
+    def drop_models(self) -> None:
+        """Delete every built model but those of the fronts and those in use.
+
+        Each can be built again from its recipe.
+        """
         with self._lock:
-            kept = [self.model_path(recipe) for recipe in {*recipes, *self._held}]
+            members = {
+                trial.candidate.recipe.digest
+                for device in self._objectives
+                for trial in self.front(device).members
+            }
+            kept = [self.model_path(recipe) for recipe in {*members, *self._held}]
             self._workspace.keep_models(self._study, kept)

@@ -12,7 +12,7 @@ from edgeopt.api.providers import CPU, ProviderChoice, choose_provider
 from edgeopt.core.device import DeviceEntry
 from edgeopt.core.profile import DeviceProfile
 from edgeopt.core.protocols import Target
-from edgeopt.errors import ConnectionLostError, DeviceError
+from edgeopt.errors import ConnectionLostError, DeviceError, EdgeOptError
 from edgeopt.targets.devices import resolve
 from edgeopt.targets.open import open_target
 from edgeopt.targets.profiles import (
@@ -24,6 +24,8 @@ from edgeopt.targets.profiles import (
 )
 
 PROBE_S = 120.0
+PROVE_S = 300.0
+"""A provider that compiles may build an engine even for the small model."""
 _BACK_OFF_S = (5.0, 10.0, 20.0, 40.0, 60.0)
 
 
@@ -41,6 +43,7 @@ class Device:
         profile: Of its kind.
         provider: What its sessions are opened with.
         remarks: What a reader of its numbers should know, one sentence each.
+        twin: The twin that stands in for it; empty where it is the device itself.
     """
 
     name: str
@@ -52,6 +55,7 @@ class Device:
     profile: DeviceProfile
     provider: ProviderChoice
     remarks: tuple[str, ...] = ()
+    twin: str = ""
 
     @property
     def here(self) -> bool:
@@ -142,6 +146,9 @@ class Door:
             found = _opened(name, self._folder, self._boards)
         except DeviceError:
             return None
+        except EdgeOptError as error:
+            self._progress(f"{name} cannot take over: {error.what}")
+            return None
         if found.fingerprint != self.device.fingerprint:
             found.target.close()
             self._progress(f"{name} is another machine, or was changed: not used in place of it")
@@ -175,7 +182,7 @@ def _waits() -> Generator[float]:
 
 
 def _renamed(twin: Device, of: Device) -> Device:
-    remark = f"part of the measurements were taken on its twin {twin.name}"
+    remark = on_twin(twin.name)
     return Device(
         name=of.name,
         entry=of.entry,
@@ -186,7 +193,13 @@ def _renamed(twin: Device, of: Device) -> Device:
         profile=of.profile,
         provider=of.provider,
         remarks=tuple(dict.fromkeys((*of.remarks, remark))),
+        twin=twin.name,
     )
+
+
+def on_twin(name: str) -> str:
+    """What a reader must know where a twin measured."""
+    return f"part of the measurements were taken on its twin {name}"
 
 
 def _opened(name: str, folder: Path, boards: Boards) -> Device:
@@ -195,13 +208,17 @@ def _opened(name: str, folder: Path, boards: Boards) -> Device:
     try:
         facts = target.request("probe", deadline_s=PROBE_S)
         if not facts["ok"]:
+            error = facts["error"]
             raise DeviceError(
-                f"the agent cannot say what the device is: {facts['error']['text']}", where=name
+                f"the agent cannot say what the device is: {error['text']}",
+                where=name,
+                hint=str(error["hint"]),
             )
         # A recorded board is not this machine, though it may have been recorded on it.
         board = boards.lock(f"replay {name}" if entry.kind == "replay" else board_of(facts, name))
         profile, remarks = _profile(entry, facts)
-        facts = {**facts, **_proven(target, entry, profile, facts)}
+        shared = SharedBoard(target, board)
+        facts = {**facts, **_proven(shared, entry, profile, facts)}
         provider = choose_provider(entry, profile, facts)
         # Which integer types are fast is a fact of the provider.
         types = profile.quantization_for(provider.provider)
@@ -212,7 +229,7 @@ def _opened(name: str, folder: Path, boards: Boards) -> Device:
     return Device(
         name=name,
         entry=entry,
-        target=SharedBoard(target, board),
+        target=shared,
         board=board,
         facts=facts,
         fingerprint=str(facts["fingerprint"]),
@@ -230,8 +247,8 @@ def _proven(
     wanted = {entry.provider, *profile.providers} - {"", CPU}
     if not entry.provider and not wanted & listed:
         return {}
-    found = target.request("probe", deadline_s=PROBE_S, prove=True)
-    return {"providers_proven": found.get("providers_proven") or {}} if found["ok"] else {}
+    found = target.request("prove", deadline_s=PROVE_S)
+    return {"providers_proven": found["providers"]} if found["ok"] else {}
 
 
 def _profile(entry: DeviceEntry, facts: Mapping[str, Any]) -> tuple[DeviceProfile, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 A step that fails does not hide what can still be said. Nothing is changed on the device.
 """
 
+import dataclasses
 import subprocess
 import tempfile
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from edgeopt.api.device import PROVE_S
 from edgeopt.api.device_facts import Check, checks_of_facts, checks_of_health
 from edgeopt.api.devices import how
 from edgeopt.core.device import DeviceEntry
@@ -22,7 +24,6 @@ from edgeopt.targets.open import open_target
 _ANSWER_S = 30.0
 _PROBE_S = 180.0
 _HEALTH_S = 60.0
-_PROVE_S = 300.0
 _WINDOW_S = 1.0
 _SLOW_S = 0.5
 
@@ -88,7 +89,7 @@ def _agent(entry: DeviceEntry) -> Iterator[Check]:
     start = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="edgeopt-check-") as folder:
         try:
-            target = open_target(entry, folder=Path(folder))
+            target = open_target(dataclasses.replace(entry, power_mode=""), folder=Path(folder))
         except EdgeOptError as error:
             yield _failed("agent", error)
             return
@@ -138,7 +139,7 @@ def _proven(
     """What each provider makes of a small model; not tried while somebody measures."""
     if not facts.get("runtime") or health.get("measuring"):
         return {}
-    reply = target.request("prove", deadline_s=_PROVE_S)
+    reply = target.request("prove", deadline_s=PROVE_S)
     return {"providers_proven": reply["providers"] if reply["ok"] else {}}
 
 

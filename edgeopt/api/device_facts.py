@@ -158,7 +158,7 @@ def _profile(entry: DeviceEntry, facts: Facts) -> Iterator[Check]:
         yield Check("profile", "FAIL", " ".join(str(error).split()))
         return
     yield Check("profile", "OK", _profile_text(profile, chosen is not None))
-    if chosen and (warning := disagreement(chosen, facts)):
+    if chosen and (warning := disagreement(chosen, facts, folders)):
         yield Check("profile", "WARN", warning)
     for trap in profile.traps:
         yield Check("trap", "NOTE", trap)
@@ -174,7 +174,8 @@ def _power(entry: DeviceEntry, facts: Facts) -> Iterator[Check]:
     mode = facts.get("power_mode")
     if entry.power_mode and entry.power_mode != mode:
         text = f"{mode or 'not known'}, and its entry asks for {entry.power_mode}"
-        yield Check("power mode", "WARN", f"{text}: on a Jetson, sudo nvpmodel -m NUMBER sets it")
+        cure = "a run sets it while it has the board open, for which `sudo -n nvpmodel` must work"
+        yield Check("power mode", "WARN", f"{text}: {cure}")
     elif mode:
         yield Check("power mode", "OK", f"{mode}; part of the device's fingerprint")
     governor = facts.get("governor")

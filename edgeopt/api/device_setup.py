@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgeopt.api.device import PROVE_S
 from edgeopt.core.device import DeviceEntry
 from edgeopt.core.protocols import Target
 from edgeopt.errors import DeviceError, UsageError
@@ -27,7 +28,6 @@ from edgeopt.units import format_bytes
 _PROBE_S = 180.0
 _DOWNLOAD_S = 1800
 _INSTALL_S = 900.0
-_PROVE_S = 300.0
 _CPU = "CPUExecutionProvider"
 
 
@@ -88,7 +88,7 @@ def plan(name: str, *, cpu: bool = False) -> SetupPlan:
             hint="name a device that is reached by ssh, or one with a python of its own",
         )
     with tempfile.TemporaryDirectory(prefix="edgeopt-setup-") as folder:
-        target = open_target(entry, folder=Path(folder))
+        target = open_target(dataclasses.replace(entry, power_mode=""), folder=Path(folder))
         try:
             facts = _asked(target, "probe", _PROBE_S)
         finally:
@@ -199,7 +199,7 @@ def _reason(text: str) -> str:
 def _install(
     entry: DeviceEntry, wheels: list[Path], folder: Path, *, adopt: bool = False
 ) -> Mapping[str, Any]:
-    target = open_target(entry, folder=folder)
+    target = open_target(dataclasses.replace(entry, power_mode=""), folder=folder)
     try:
         sent = [{"name": wheel.name, "place": target.put(wheel)} for wheel in wheels]
         return _asked(target, "install", _INSTALL_S, wheels=sent, adopt=adopt)
@@ -233,11 +233,11 @@ def _prove(entry: DeviceEntry, folder: Path) -> str:
     Raises:
         DeviceError: The runtime cannot be imported, or does not run a model.
     """
-    target = open_target(entry, folder=folder)
+    target = open_target(dataclasses.replace(entry, power_mode=""), folder=folder)
     try:
         facts = _asked(target, "probe", _PROBE_S)
         known = bool(facts.get("runtime"))
-        reply = _asked(target, "prove", _PROVE_S) if known else dict[str, Any]()
+        reply = _asked(target, "prove", PROVE_S) if known else dict[str, Any]()
     finally:
         target.close()
     if not known:

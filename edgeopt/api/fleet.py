@@ -6,14 +6,12 @@ chose, so that one model for all of them can be priced.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from edgeopt.api.book import TrialBook
 from edgeopt.api.search import Lane
 from edgeopt.core.candidate import Candidate, RuntimeSettings
-from edgeopt.core.front import front_of
-from edgeopt.core.objective import Objective
 from edgeopt.core.transfer import spared
 from edgeopt.core.trial import Trial
 from edgeopt.errors import EdgeOptError
@@ -33,30 +31,31 @@ class Exchange:
 
     Args:
         book: All trials.
-        objectives: Of the fronts.
         runtimes: Settings of the baseline by device: under these a foreign recipe is measured.
     """
 
     book: TrialBook
-    objectives: tuple[Objective, ...]
     runtimes: Mapping[str, RuntimeSettings]
 
     def spared(self, device: str) -> Callable[[str, Sequence[Trial]], str]:
         """Why a recipe need not be measured on a device; see `core.transfer`."""
 
         def why(recipe: str, front: Sequence[Trial]) -> str:
-            trials = self.book.trials()
             return spared(
-                recipe, device=device, trials=trials, objectives=self.objectives, front=front
+                recipe,
+                device=device,
+                trials=self.book.trials(),
+                objectives=self.book.objectives(device),
+                front=front,
             )
 
         return why
 
-    def offered(self, device: str) -> Callable[[Sequence[Trial]], Sequence[Candidate]]:
-        """The fastest members of other fronts that a device has not run."""
+    def offered(self, device: str) -> Callable[[Collection[str]], Sequence[Candidate]]:
+        """The fastest members of other fronts that a device has neither run nor spared."""
 
-        def candidates(_: Sequence[Trial]) -> Sequence[Candidate]:
-            return self._foreign(device, self._members(device), OFFERED)
+        def candidates(skipped: Collection[str]) -> Sequence[Candidate]:
+            return self._foreign(device, self._members(device), skipped)[:OFFERED]
 
         return candidates
 
@@ -76,27 +75,23 @@ class Exchange:
         ]
 
     def _fronts(self, device: str) -> list[tuple[Trial, ...]]:
-        trials = self.book.trials()
-        return [
-            front_of(trials, self.objectives, other).members
-            for other in self.runtimes
-            if other != device
-        ]
+        return [self.book.front(other).members for other in self.runtimes if other != device]
 
     def _members(self, device: str) -> list[Trial]:
         return [trial for front in self._fronts(device) for trial in front]
 
-    def _foreign(self, device: str, members: Sequence[Trial], count: int) -> list[Candidate]:
-        run = {
-            trial.candidate.recipe.digest for trial in self.book.trials() if trial.device == device
-        }
+    def _foreign(
+        self, device: str, members: Sequence[Trial], skipped: Collection[str]
+    ) -> list[Candidate]:
+        run = {t.candidate.recipe.digest for t in self.book.trials() if t.device == device}
+        run.update(skipped)
         found: dict[str, Candidate] = {}
         for trial in members:
             recipe = trial.candidate.recipe
             if recipe.digest not in run:
                 candidate = Candidate(recipe=recipe, runtime=self.runtimes[device])
                 found.setdefault(recipe.digest, candidate)
-        return list(found.values())[:count]
+        return list(found.values())
 
 
 @dataclass(kw_only=True)

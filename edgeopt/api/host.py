@@ -1,10 +1,12 @@
-"""Work of the host beside the boards: one thread builds, another scores.
+"""Work of the host beside the boards: one thread builds, and each device has one that scores.
 
-The threads of a search wait for devices; what the host computes for all of them is queued here,
-so that a workshop is only ever used by one thread. Where a device is this very machine, host work
-and measurements take turns (`guard`).
+The threads of a search wait for devices; graphs are built for all of them in one queue, so that a
+workshop is only ever used by one thread. Where a device is this very machine, building and
+measuring take turns (`guard`); scoring does so where it computes here (`Accuracy.guard`), since
+on a slow board it mostly waits for the board.
 """
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -17,24 +19,30 @@ P = ParamSpec("P")
 
 
 class Host(Closing):
-    """Two queues of work on this machine.
+    """Queues of work on this machine.
 
     Args:
-        guard: Held while a piece of work runs; None where no device is this machine.
+        guard: Held while something is built; None where no device is this machine.
     """
 
     def __init__(self, guard: AbstractContextManager[Any] | None = None) -> None:
         self._guard = nullcontext() if guard is None else guard
         self._build = ThreadPoolExecutor(1, "edgeopt-build")
-        self._score = ThreadPoolExecutor(1, "edgeopt-score")
+        self._score: dict[str, ThreadPoolExecutor] = {}
+        self._adding = threading.Lock()
 
     def build(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queue work on graphs: building, and asking a space."""
         return self._build.submit(self._guarded, work, *args, **kwargs)
 
-    def score(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Queue work that comes after a measurement; pieces end in the order of their queueing."""
-        return self._score.submit(self._guarded, work, *args, **kwargs)
+    def score(
+        self, device: str, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        """Queue work that comes after a measurement; a device's pieces end in their order."""
+        with self._adding:
+            if device not in self._score:
+                self._score[device] = ThreadPoolExecutor(1, f"edgeopt-score-{device}")
+            return self._score[device].submit(work, *args, **kwargs)
 
     def _guarded(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         with self._guard:
@@ -43,4 +51,5 @@ class Host(Closing):
     def close(self) -> None:
         """Drop what has not begun, and wait for what has."""
         self._build.shutdown(cancel_futures=True)
-        self._score.shutdown(cancel_futures=True)
+        for queue in self._score.values():
+            queue.shutdown(cancel_futures=True)

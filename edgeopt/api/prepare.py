@@ -20,6 +20,7 @@ from edgeopt.api.trials import Bench
 from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
+from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Strategy
 from edgeopt.core.study import Study
@@ -62,11 +63,26 @@ class Ready:
     devices: Sequence[Device]
     spaces: Mapping[str, GraphSpace]
     lanes: Sequence[Lane]
-    strategies: Mapping[str, Sequence[tuple[str, Strategy]]]
+    estimators: Mapping[str, Estimator]
     own_objectives: dict[str, tuple[Objective, ...]] = field(
         default_factory=dict[str, tuple[Objective, ...]]
     )
     own_decidable: dict[str, float] = field(default_factory=dict[str, float])
+
+    def strategies(self, device: str) -> list[tuple[str, Strategy]]:
+        """New strategies for a device, by name; made when the bounds of its front are known."""
+        return [
+            (
+                name,
+                STRATEGIES.load(name)(
+                    self.spaces[device],
+                    seed=self.request.seed,
+                    objectives=self.book.objectives(device),
+                    estimator=self.estimators[device],
+                ),
+            )
+            for name in _strategies(self.request)
+        ]
 
 
 @contextlib.contextmanager
@@ -132,10 +148,13 @@ def _wired(
         if request.fresh:
             workspace.trials.forget(study.id)
         workspace.trials.save_study(study)
-    book = TrialBook(workspace, study.id)
     guiding = searched(objectives)
-    exchange = Exchange(book=book, objectives=guiding, runtimes=runtimes)
-    host = stack.enter_context(Host(_guard(devices)))
+    book = TrialBook(workspace, study.id, {device.name: guiding for device in devices})
+    exchange = Exchange(book=book, runtimes=runtimes)
+    guard = _guard(devices)
+    host = stack.enter_context(Host(guard))
+    if accuracy is not None and guard is not None:
+        accuracy.guard = guard
     samples = workspace.folder / "feeds" / f"{study.id}.npz"
     ensure_folder(samples.parent)
     write_feeds(feeds, samples)
@@ -179,7 +198,6 @@ def _wired(
                 bench=bench,
                 book=book,
                 host=host,
-                objectives=guiding,
                 budget_s=request.budget_s,
                 trials=request.trials,
                 progress=progress,
@@ -209,18 +227,7 @@ def _wired(
         devices=devices,
         spaces=spaces,
         lanes=lanes,
-        strategies={
-            name: [
-                (
-                    each,
-                    STRATEGIES.load(each)(
-                        space, seed=request.seed, objectives=guiding, estimator=estimators[name]
-                    ),
-                )
-                for each in _strategies(request)
-            ]
-            for name, space in spaces.items()
-        },
+        estimators=estimators,
     )
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.board_agreement import SAMPLES as COMPARED
-from edgeopt.api.device import Device
+from edgeopt.api.device import Device, on_twin
 from edgeopt.api.fleet import Meeting, run_lanes
 from edgeopt.api.prepare import Ready, prepared, searched
 from edgeopt.api.report import complete, keep_context, now, versions
@@ -102,6 +102,8 @@ def run_request(
         failed = run_lanes(
             ready.lanes, lambda lane: _search(ready, lane, meeting, progress), progress
         )
+        for lane in ready.lanes:  # only now does no lane drop models any more
+            lane.rebuild()
         return _finish(request, ready, command, failed=failed, interrupted=stopped())
 
 
@@ -119,14 +121,13 @@ def _search(ready: Ready, lane: Lane, meeting: Meeting, progress: Progress) -> N
             )
         _rebase(ready, lane, baseline)
         progress(_room(lane))
-        lane.explore(ready.strategies[lane.device])
+        lane.explore(lane.host.build(ready.strategies, lane.device).result())
         lane.confirm()
     finally:
         meeting.arrive(lane.device)
     if len(ready.lanes) > 1:
         meeting.wait(lane.stopped, lane.left_s())
         lane.cross(ready.exchange.finalists(lane.device))
-    lane.rebuild()
 
 
 def _rebase(ready: Ready, lane: Lane, baseline: Trial) -> None:
@@ -139,7 +140,7 @@ def _rebase(ready: Ready, lane: Lane, baseline: Trial) -> None:
     ready.own_decidable[lane.device] = accuracy.decidable_drop(accuracy.data.search)
     own = ready.request.objectives_for(ready.subject.metric_name, given.value)
     ready.own_objectives[lane.device] = own
-    lane.objectives = searched(own)
+    ready.book.rebase(lane.device, searched(own))
 
 
 def _room(lane: Lane) -> str:
@@ -249,16 +250,25 @@ def _remarks(request: RunRequest, ready: Ready) -> tuple[str, ...]:
     data, accuracy = ready.subject.data, ready.accuracy
     if data is None or accuracy is None:
         return (*remarks, "accuracy: no data was given, so only exact actions were searched")
-    lane = ready.lanes[0]
-    files = [(trial, lane.bench.file_of(trial)) for trial in lane.front().members]
-    kept = [(trial, path) for trial, path in files if path.is_file()]
-    return (*remarks, *data.notes, *cross_fitted(accuracy, kept, request.max_drop))
+    for lane in ready.lanes:
+        if lane.bench.accuracy is not accuracy:
+            continue  # judged by the device's own outputs, which are not here
+        files = [(trial, lane.bench.file_of(trial)) for trial in lane.front().members]
+        kept = [(trial, path) for trial, path in files if path.is_file()]
+        head = f"{lane.device}: " if len(ready.lanes) > 1 else ""
+        found = cross_fitted(accuracy, kept, request.max_drop)
+        remarks += [f"{head}{remark}" for remark in found]
+    return (*remarks, *data.notes)
 
 
 def _of_devices(ready: Ready, failed: Mapping[str, EdgeOptError]) -> Generator[str]:
     """What each device leaves open."""
+    trials = ready.book.trials()
     for lane in ready.lanes:
-        yield from (f"{lane.device}: {remark}" for remark in lane.bench.device.remarks)
+        mine = [t.measurement for t in trials if t.device == lane.device and t.measurement]
+        twins = {found.environment["twin"] for found in mine if "twin" in found.environment}
+        remarks = [*lane.bench.device.remarks, *map(on_twin, sorted(twins))]
+        yield from (f"{lane.device}: {remark}" for remark in dict.fromkeys(remarks))
         if lane.device in failed:
             yield f"{lane.device}: its search ended early ({failed[lane.device].what})"
         if lane.skipped:

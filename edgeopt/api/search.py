@@ -6,9 +6,10 @@ order of asking, hence a resumed search on one device asks the same questions ag
 device measures, the host builds what comes next and scores what came last.
 """
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -16,12 +17,11 @@ from edgeopt.api.book import TrialBook
 from edgeopt.api.host import Host
 from edgeopt.api.trials import Bench, Prepared
 from edgeopt.core.candidate import Candidate
-from edgeopt.core.front import Front, front_of
+from edgeopt.core.front import Front
 from edgeopt.core.measurement import Failure, Measurement
-from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Strategy
 from edgeopt.core.trial import Trial
-from edgeopt.errors import ConnectionLostError
+from edgeopt.errors import ConnectionLostError, EdgeOptError
 from edgeopt.measure.plan import NORMAL, QUICK, Protocol
 from edgeopt.measure.runner import Outcome
 from edgeopt.units import format_seconds
@@ -42,7 +42,7 @@ def _all_worth(recipe: str, front: Sequence[Trial]) -> str:
     return ""
 
 
-def _none(front: Sequence[Trial]) -> Sequence[Candidate]:
+def _none(skipped: Collection[str]) -> Sequence[Candidate]:
     return ()
 
 
@@ -54,7 +54,6 @@ class Lane:
         bench: Measures candidates there; replaced where the device is opened again.
         book: The study's trials, of all devices.
         host: Builds and scores.
-        objectives: Of the front.
         budget_s: Wall time for all of it.
         trials: At most so many candidates, the baseline included.
         progress: Told one line an event.
@@ -62,20 +61,19 @@ class Lane:
         reserve_s: Kept from confirming, for what other devices chose.
         reopen: Opens the device again after the connection was lost, within seconds.
         spared: Why a recipe need not be measured here (of its digest and the front); else empty.
-        offered: What other devices found and this one has not measured, by its front.
+        offered: What other devices found and this one has not measured; told what it spares.
     """
 
     bench: Bench
     book: TrialBook
     host: Host
-    objectives: tuple[Objective, ...]
     budget_s: float
     trials: int | None
     progress: Progress
     stopped: Callable[[], bool]
     reopen: Reopen
     spared: Spared = _all_worth
-    offered: Callable[[Sequence[Trial]], Sequence[Candidate]] = _none
+    offered: Callable[[Collection[str]], Sequence[Candidate]] = _none
     reserve_s: float = 0.0
     start_s: float = field(default_factory=time.monotonic)
     skipped: dict[str, str] = field(default_factory=dict[str, str])
@@ -113,15 +111,15 @@ class Lane:
         for name, strategy, batch in self._turns(strategies):
             room = None if self.trials is None else self.trials - told
             labels: Mapping[str, str] = getattr(strategy, "labels", {})
-            offered = self.offered(self.front().members)
+            offered = self.offered(self.skipped)
             asked = {candidate.key: ("transfer", candidate) for candidate in offered}
             asked |= {candidate.key: (name, candidate) for candidate in batch}
             found, ended = self._measure([*asked.values()][:room], labels)
             told += len(found)
             for _, other in strategies:
                 self.host.build(other.tell, found).result()
-            self._drop_models()
-            if ended or (room is not None and len(asked) >= room):
+            self.book.drop_models()
+            if ended or (self.trials is not None and told >= self.trials):
                 return
 
     def _turns(
@@ -147,7 +145,7 @@ class Lane:
         best of many noisy candidates is optimistic, and what is reported is the new measurement.
         The fastest come first: slow ones take longest and are wanted least.
         """
-        scoring: dict[str, Future[Trial]] = {}
+        scoring: dict[str, _Scoring] = {}
         while not self.stopped() and self.left_s() > self.reserve_s:
             open_ = [t for t in self.front().members if t.protocol != NORMAL.name]
             fresh = [t for t in open_ if t.candidate.key not in scoring]
@@ -161,18 +159,18 @@ class Lane:
             else:
                 break
         _settle(scoring)
-        self._drop_models()
+        self.book.drop_models()
 
     def cross(self, candidates: Sequence[Candidate]) -> None:
         """Measure here, under the stronger protocol, what was chosen on other devices."""
-        scoring: dict[str, Future[Trial]] = {}
+        scoring: dict[str, _Scoring] = {}
         for candidate in candidates:
             if self.stopped() or self.left_s() <= 0:
                 break
             if self._stored(candidate, NORMAL) is None:
                 scoring[candidate.key] = self._later("transfer", candidate, NORMAL, "")
         _settle(scoring)
-        self._drop_models()
+        self.book.drop_models()
 
     def rebuild(self) -> None:
         """See that the files of the front are there, also after a resumed run."""
@@ -182,7 +180,7 @@ class Lane:
 
     def front(self) -> Front:
         """The front of this device, of all that is stored."""
-        return front_of(self.book.trials(), self.objectives, self.device)
+        return self.book.front(self.device)
 
     def _batches(self, strategy: Strategy) -> Iterator[Sequence[Candidate]]:
         """Full batches of candidates not asked for before, until the ideas run out."""
@@ -199,34 +197,32 @@ class Lane:
     ) -> tuple[list[Trial], bool]:
         """Trials in the order of asking, and whether time or trials ended the search."""
         ahead = _Ahead(self, [candidate for _, candidate in asked])
-        found: list[Trial | Future[Trial]] = []
+        found: list[Trial | _Scoring] = []
         ended = False
-        for position, (strategy, candidate) in enumerate(asked):
-            protocol = self._protocol(candidate)
-            known = self._stored(candidate, protocol)
-            if known is not None:
-                found.append(known)
-                continue
-            ended = self.stopped() or self.left_s() < CONFIRM_SHARE * self.budget_s
-            if ended:
-                break
-            if self._spare(candidate):
-                continue
-            prepared = ahead.take(position)
-            outcome = self._on_device(prepared, protocol)
-            found.append(
-                self.host.score(
-                    self._conclude,
-                    prepared,
-                    outcome,
-                    protocol,
-                    strategy=strategy,
-                    label=labels.get(candidate.key, ""),
-                    complete=False,
-                )
-            )
-        ahead.drop()
-        return [each if isinstance(each, Trial) else each.result() for each in found], ended
+        try:
+            for position, (strategy, candidate) in enumerate(asked):
+                protocol = self._protocol(candidate)
+                known = self._stored(candidate, protocol)
+                if known is not None:
+                    found.append(known)
+                    continue
+                ended = self.stopped() or self.left_s() < CONFIRM_SHARE * self.budget_s
+                if ended:
+                    break
+                if self._spare(candidate):
+                    continue
+                prepared = ahead.take(position)
+                label = labels.get(candidate.key, "")
+                found.append(self._scoring(prepared, protocol, strategy, label, complete=False))
+        except EdgeOptError:
+            # What was measured before is kept, whatever ended the lane.
+            for each in found:
+                with contextlib.suppress(EdgeOptError):
+                    _trial(each)
+            raise
+        finally:
+            ahead.drop()
+        return [_trial(each) for each in found], ended
 
     def _protocol(self, candidate: Candidate) -> Protocol:
         """The stronger rung for the baseline itself, whatever a strategy calls it."""
@@ -251,22 +247,33 @@ class Lane:
         known = self._stored(candidate, protocol)
         return known or self._later(name, candidate, protocol, label).result()
 
-    def _later(
-        self, name: str, candidate: Candidate, protocol: Protocol, label: str
-    ) -> Future[Trial]:
+    def _later(self, name: str, candidate: Candidate, protocol: Protocol, label: str) -> "_Scoring":
         """Measure now, completely; the trial comes when it is scored."""
         prepared = self.prepare(candidate).result()
+        return self._scoring(prepared, protocol, name, label, complete=True)
+
+    def _scoring(
+        self, prepared: Prepared, protocol: Protocol, strategy: str, label: str, *, complete: bool
+    ) -> "_Scoring":
         outcome = self._on_device(prepared, protocol)
-        return self.host.score(
-            self._conclude, prepared, outcome, protocol, strategy=name, label=label, complete=True
-        )
+
+        def conclude(bench: Bench) -> Trial:
+            trial = bench.concluded(
+                prepared, outcome, protocol, strategy=strategy, label=label, complete=complete
+            )
+            trial = self.book.add(trial)
+            self.book.release(prepared.asked)
+            self.progress(_line(trial, self.left_s()))
+            return trial
+
+        return _Scoring(self, conclude)
 
     def wants(self, candidate: Candidate) -> bool:
         """Whether a candidate is still to be measured, as far as is known now."""
         return self._stored(candidate, self._protocol(candidate)) is None
 
     def prepare(self, candidate: Candidate) -> Future[Prepared]:
-        """Have a candidate built; its file stays until `_conclude` or `release`."""
+        """Have a candidate built; its file stays until it is scored or given up."""
         self.book.hold(candidate.recipe.digest)
         return self.host.build(self.bench.prepared, candidate)
 
@@ -281,59 +288,17 @@ class Lane:
             try:
                 return bench.measured(prepared, protocol)
             except ConnectionLostError as error:
-                self._reopened(bench, error)
+                self.reopened(bench, error)
 
-    def _reopened(self, lost: Bench, error: ConnectionLostError) -> None:
+    def reopened(self, lost: Bench, error: ConnectionLostError) -> None:
         """Open the device again, unless another thread of this lane already did."""
         with self._reopening:
             if self.bench is lost:
                 self.bench = self.reopen(lost, self.left_s(), error)
 
-    def _conclude(
-        self,
-        prepared: Prepared,
-        outcome: Outcome | Failure,
-        protocol: Protocol,
-        *,
-        strategy: str,
-        label: str,
-        complete: bool,
-    ) -> Trial:
-        """Score, number, store and tell of a trial; runs on the host's queue."""
-        trial: Trial | None = None
-        try:
-            while trial is None:
-                bench = self.bench
-                try:
-                    trial = bench.concluded(
-                        prepared,
-                        outcome,
-                        protocol,
-                        strategy=strategy,
-                        label=label,
-                        complete=complete,
-                    )
-                except ConnectionLostError as error:
-                    self._reopened(bench, error)
-        finally:
-            self.book.release(prepared.asked)
-        trial = self.book.add(trial)
-        self.progress(_line(trial, self.left_s()))
-        return trial
-
     def left_s(self) -> float:
         """Seconds of the budget that are left; negative where it is overdrawn."""
         return self.budget_s - (time.monotonic() - self.start_s)
-
-    def _drop_models(self) -> None:
-        """Keep the files of the fronts; every other model can be built again from its recipe."""
-        trials = self.book.trials()
-        kept = {
-            trial.candidate.recipe.digest
-            for device in {trial.device for trial in trials}
-            for trial in front_of(trials, self.objectives, device).members
-        }
-        self.book.keep_models(kept)
 
 
 class _Ahead:
@@ -361,7 +326,44 @@ class _Ahead:
         self._begun.clear()
 
 
-def _settle(scoring: Mapping[str, Future[Trial]]) -> None:
+class _Scoring:
+    """A measured candidate on the host's queue.
+
+    Scoring may need the device. Where it is away, the lane that asked waits for it and queues the
+    work again.
+    """
+
+    def __init__(self, lane: Lane, conclude: Callable[[Bench], Trial]) -> None:
+        self._lane, self._conclude = lane, conclude
+        self._begin()
+
+    def _begin(self) -> None:
+        self._bench = self._lane.bench
+        self._future = self._lane.host.score(self._lane.device, self._conclude, self._bench)
+
+    def done(self) -> bool:
+        """Whether nothing is waited for."""
+        return self._future.done()
+
+    def result(self) -> Trial:
+        """The trial.
+
+        Raises:
+            DeviceError: The device stays away.
+        """
+        while True:
+            try:
+                return self._future.result()
+            except ConnectionLostError as error:
+                self._lane.reopened(self._bench, error)
+                self._begin()
+
+
+def _trial(found: Trial | _Scoring) -> Trial:
+    return found if isinstance(found, Trial) else found.result()
+
+
+def _settle(scoring: Mapping[str, _Scoring]) -> None:
     for each in scoring.values():
         each.result()
 

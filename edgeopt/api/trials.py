@@ -288,6 +288,8 @@ def _circumstances(device: Device) -> Mapping[str, str]:
     told = {"profile": device.profile.name}
     if device.facts.get("machine_kind") == "emulated":
         told["time"] = "emulated"
+    if device.twin:
+        told["twin"] = device.twin
     return told
 
 

@@ -1,0 +1,71 @@
+"""What a lane does when its device goes away while a candidate is scored, and what it drops."""
+
+import threading
+from dataclasses import dataclass
+
+import pytest
+
+from edgeopt.api.host import Host
+from edgeopt.api.search import _Scoring
+from edgeopt.errors import ConnectionLostError
+
+
+@dataclass
+class Lane:
+    """As much of a lane as scoring sees: which bench is open, and how it is opened again."""
+
+    host: Host
+    device: str
+    bench: int = 0
+    away: threading.Event | None = None
+
+    def reopened(self, lost: int, error: ConnectionLostError) -> None:
+        if self.away is not None:
+            self.away.wait(60)
+        assert lost == self.bench
+        self.bench += 1
+
+
+def _on_the_second_bench(bench: int) -> str:
+    if bench == 0:
+        raise ConnectionLostError("gone", where="board", hint="")
+    return f"scored on bench {bench}"
+
+
+def test_a_device_that_went_away_is_scored_on_when_it_is_back():
+    """The same work is queued again with the bench that was opened anew."""
+    with Host() as host:
+        assert _Scoring(Lane(host, "a"), _on_the_second_bench).result() == "scored on bench 1"
+
+
+def test_other_devices_are_scored_meanwhile():
+    """A lane that waits for its board holds up no queue."""
+    back = threading.Event()
+    with Host() as host:
+        waiting = _Scoring(Lane(host, "a", away=back), _on_the_second_bench)
+        thread = threading.Thread(target=waiting.result)
+        thread.start()
+        assert _Scoring(Lane(host, "b"), lambda bench: bench).result() == 0
+        back.set()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_slow_scoring_of_one_device_holds_up_no_other():
+    """Each device has a queue of its own."""
+    release = threading.Event()
+    with Host() as host:
+        slow = host.score("a", release.wait, 60)
+        assert host.score("b", lambda: 7).result(60) == 7
+        release.set()
+        assert slow.result(60)
+
+
+def test_a_defect_is_no_lost_connection():
+    """Anything else is raised at once."""
+
+    def fail(bench: int) -> None:
+        raise ValueError("no")
+
+    with Host() as host, pytest.raises(ValueError, match="no"):
+        _Scoring(Lane(host, "a"), fail).result()
