@@ -80,7 +80,8 @@ class Sensitivity:
         the next run computes it again."""
         if self._path is None or not self._found:
             return
-        document = {"format": FORMAT, "key": self._key, "damage": self._found}
+        found = {**_read(self._path, self._key), **self._found}
+        document = {"format": FORMAT, "key": self._key, "damage": found}
         aside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

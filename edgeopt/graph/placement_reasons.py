@@ -31,7 +31,8 @@ def stayed_float(
         dequantized: Whether a value comes from 8-bit codes.
     """
     everything = list(graph.graph.all_nodes())
-    if not any(node.op_type == "DequantizeLinear" for node in everything):
+    # Tables and weights that are only stored in integers ask for no integer arithmetic.
+    if not any(asked(node) or node.op_type == "QuantizeLinear" for node in everything):
         return
     ran = _executed(nodes, everything)
     for node in everything:

@@ -13,6 +13,7 @@ lies, which no sum over layers can say.
 import ctypes
 import os
 import sys
+import threading
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,8 @@ from edgeopt.search.codes import Codes
 from edgeopt.search.table import Table
 
 _GAP = 1e-3
-_STDOUT = 1
+_STDOUT, _STDERR = 1, 2
+_SOLVING = threading.Lock()  # descriptors belong to the process, and searches may run in threads
 _TOO_MUCH = 2.0
 _NODES = 3000
 """A limit in nodes of the search tree, not in seconds: equal questions get equal answers."""
@@ -78,8 +80,13 @@ def best(
 
 @contextmanager
 def _quiet() -> Generator[None]:
-    """Nothing reaches stdout meanwhile: HiGHS 1.12 left a printf where it repairs a solution, which
-    no option turns off, and stdout belongs to results (one JSON document)."""
+    """What is printed meanwhile goes to stderr: HiGHS 1.12 left a printf where it mends a solution,
+    which no option turns off, and stdout belongs to results (one JSON document)."""
+    with _SOLVING:
+        yield from _redirected()
+
+
+def _redirected() -> Generator[None]:
     flush = ctypes.CDLL(None).fflush
     sys.stdout.flush()
     flush(None)
@@ -88,15 +95,13 @@ def _quiet() -> Generator[None]:
     except OSError:  # closed: nobody reads it
         yield
         return
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, _STDOUT)
+    os.dup2(_STDERR, _STDOUT)
     try:
         yield
     finally:
         flush(None)
         os.dup2(kept, _STDOUT)
         os.close(kept)
-        os.close(nowhere)
 
 
 def _bounds(size: int) -> Any:

@@ -42,6 +42,24 @@ def scheme_of(action: Action) -> str:
     return str(getattr(transform, "scheme", SCHEMES[0]))
 
 
+def needed(actions: Sequence[Action]) -> list[Action]:
+    """Actions without those that only prepare for a scheme (`prepares`) that nothing else has.
+
+    They change no file, so they would make two recipes of one model.
+    """
+    schemes = {
+        scheme_of(action)
+        for action in actions
+        if transform_of(action.transform)[0] == "quantize" and not _prepares(action)
+    }
+    return [a for a in actions if not _prepares(a) or _prepares(a) in schemes]
+
+
+def _prepares(action: Action) -> str:
+    transform: Any = transform_of(action.transform)[1]
+    return str(getattr(transform, "prepares", ""))
+
+
 def for_speed(choice: Choice) -> int:
     """The alternative to begin with: the first, or none where all are for size only."""
     return int(all(scheme_of(action) in _FAST for action in choice.alternatives[1]))

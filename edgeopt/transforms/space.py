@@ -28,6 +28,7 @@ from edgeopt.transforms.choices import (
     for_speed,
     grouped,
     label,
+    needed,
     on_off,
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
@@ -131,7 +132,7 @@ class GraphSpace:
         ]
         order = {action: index for index, action in enumerate(self._fixpoint.actions)}
         chosen.sort(key=lambda action: order.get(action, len(order)))
-        return self._build(self.workshop.recipe(chosen), lenient=True).recipe
+        return self._build(self.workshop.recipe(needed(chosen)), lenient=True).recipe
 
     def legal(self, recipe: Recipe) -> tuple[Action, ...]:
         """Single-site actions that apply to the graph of a recipe, in stage and graph order.

@@ -311,3 +311,16 @@ def test_labels_tell_alternatives_apart() -> None:
     static = Action.of("ort_static", "*", activation="uint8", per_channel=True, weight="int8")
     assert label(static) == "ort_static:uint8,per_channel,int8"
     assert label(Action.of("onnxoptimizer", "*")) == "onnxoptimizer"
+
+
+def test_a_range_method_alone_is_the_given_model(space: GraphSpace) -> None:
+    """What only prepares for static integers is no recipe of its own, nor part of a dynamic one."""
+    names = [choice.name for choice in space.choices]
+    codes = [0] * len(names)
+    codes[names.index("quantize:*")] = 1
+    assert space.decode(codes) == space.empty()
+    static = next(
+        i for i, c in enumerate(space.choices) if c.family == "quantize" and c.name != "quantize:*"
+    )
+    codes[static] = 1
+    assert "calibrate" in {action.transform for action in space.decode(codes).actions}

@@ -1,5 +1,6 @@
 """Observations on disk, a file for each graph and data set: a next run need not look again."""
 
+import contextlib
 import os
 import zipfile
 from collections.abc import Mapping
@@ -37,15 +38,22 @@ class Archive:
             return {}
 
     def store(self, name: str, seen: Mapping[str, Observation]) -> None:
-        """Write a file aside, then put it in place; several processes may do so at once."""
+        """Write a file aside, then put it in place; several processes may do so at once.
+
+        A folder that cannot be written is no error: the next run looks at the samples again.
+        """
         path = self._path(name)
         if path is None:
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
         aside = path.with_suffix(f".{os.getpid()}.aside")
-        with aside.open("wb") as stream:
-            np.savez_compressed(stream, allow_pickle=False, **_written(seen))
-        aside.replace(path)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with aside.open("wb") as stream:
+                np.savez_compressed(stream, allow_pickle=False, **_written(seen))
+            aside.replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                aside.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path | None:
         return None if self._folder is None else self._folder / f"{name}.npz"

@@ -83,7 +83,7 @@ def _quantize(editor: Editor, node: ir.Node, action: Action) -> bool:
         return False
     matrix = array if turned else array.T
     codes, scales = remembered(
-        weight.const_value,
+        ir.convenience.get_const_tensor(weight),
         ("blocks", turned, bits, block, float(factor)),
         lambda: packed(matrix * factor, bits, block),
     )

@@ -10,11 +10,12 @@ import onnx_ir as ir
 
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, new_node
-from edgeopt.transforms.base import Evidence, Offer, Rejection
+from edgeopt.transforms.base import Evidence, Offer, Rejection, Transform
 from edgeopt.transforms.groups import hold_groups
 from edgeopt.transforms.local_rule import input_of, opset_of, refuse
 from edgeopt.transforms.quantize._codes import Kind, coded_weight, float_weight
 from edgeopt.transforms.quantize.dynamic_lstm import recurrent_node, recurrent_site
+from edgeopt.transforms.stages import transform_of
 
 NAME = "weight_only_int8"
 OPSET_NEEDED = 13
@@ -36,9 +37,10 @@ class WeightOnlyInt8:
         if offer.profile.quantization is None or opset_of(model) < OPSET_NEEDED:
             return ()
         nodes = [node for node in model.graph if _refused(node) is None]
-        kinds = ("LSTM",) if offer.contrib else ()
-        names = [recurrent_site(node) for node in nodes if node.op_type not in kinds]
-        return tuple(Action.of(NAME, name) for name in names)
+        dynamic: Transform = transform_of("dynamic_lstm")[1]
+        faster = {action.site for action in dynamic.sites(model, offer)}
+        names = dict.fromkeys(recurrent_site(node) for node in nodes)
+        return tuple(Action.of(NAME, name) for name in names if name not in faster)
 
     def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
         """Put the weights of a node behind DequantizeLinear."""
