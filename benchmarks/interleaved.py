@@ -1,0 +1,129 @@
+"""Times of several models side by side: blocks in turn, in random order, in fresh processes.
+
+    python benchmarks/interleaved.py JOB.json
+
+One process opens a session a model, one thread each, and goes through rounds; in a round every
+model runs for one block. Ratios are of blocks of one round, so what the machine does to all of
+them cancels. Two sessions of one file differ by some per cent for their whole life, so the
+processes are several.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.data import Feed
+from edgeopt.graph.runtime import Session
+
+BLOCK_S = 0.04
+ROUNDS = 15
+PROCESSES = 3
+RESAMPLES = 2000
+GIVEN = "given"
+
+Times = Mapping[str, Sequence[float]]
+"""Median seconds of a run in each block, by model."""
+
+
+def times(models: Mapping[str, tuple[Path, str]], feeds: Path) -> dict[str, list[list[float]]]:
+    """Median run times, seconds, by model: a list a process of one number a round.
+
+    Args:
+        models: File and optimization level by name.
+        feeds: An archive of inputs named `<number>/<input>`.
+    """
+    job = {"models": {k: [str(p), level] for k, (p, level) in models.items()}, "feeds": str(feeds)}
+    found: dict[str, list[list[float]]] = {name: [] for name in models}
+    for seed in range(PROCESSES):
+        done = subprocess.run(
+            [sys.executable, __file__, json.dumps({**job, "seed": seed})],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        for name, values in json.loads(done.stdout).items():
+            found[name].append(values)
+    return found
+
+
+def ratio(
+    found: Mapping[str, list[list[float]]], name: str, seed: int = 0
+) -> tuple[float, float, float]:
+    """How many times faster than the given model: median over rounds and processes, 95 % interval.
+
+    Processes are resampled first, then rounds: rounds of one process share its luck.
+    """
+    logs = [
+        np.log(np.array(given) / np.array(other))
+        for given, other in zip(found[GIVEN], found[name], strict=True)
+    ]
+    generator = np.random.default_rng(seed)
+    drawn = [
+        float(
+            np.mean(
+                [
+                    np.median(generator.choice(logs[i], size=len(logs[i])))
+                    for i in generator.integers(len(logs), size=len(logs))
+                ]
+            )
+        )
+        for _ in range(RESAMPLES)
+    ]
+    middle = float(np.mean([np.median(one) for one in logs]))
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(np.exp(middle)), float(np.exp(low)), float(np.exp(high))
+
+
+def held_feeds(path: Path) -> list[Feed]:
+    """Feeds of an archive."""
+    feeds: dict[int, dict[str, np.ndarray]] = {}
+    with np.load(path) as held:
+        for key in held.files:
+            number, name = key.split("/", 1)
+            feeds.setdefault(int(number), {})[name] = held[key]
+    return [feeds[number] for number in sorted(feeds)]
+
+
+def _measure(job: Mapping[str, object]) -> dict[str, list[float]]:
+    models: Mapping[str, Sequence[str]] = job["models"]  # type: ignore[assignment]
+    feeds = held_feeds(Path(str(job["feeds"])))
+    generator = np.random.default_rng(int(str(job["seed"])))
+    names = list(models)
+    generator.shuffle(names)
+    sessions = {
+        name: Session(
+            Path(models[name][0]), RuntimeSettings(threads=1, optimization=models[name][1])
+        )
+        for name in names
+    }
+    for session in sessions.values():
+        for feed in feeds:
+            session.run(feed)
+    found: dict[str, list[float]] = {name: [] for name in models}
+    for _ in range(ROUNDS):
+        generator.shuffle(names)
+        for name in names:
+            found[name].append(_block(sessions[name], feeds))
+    return found
+
+
+def _block(session: Session, feeds: Sequence[Feed]) -> float:
+    """Median seconds of a run; every feed at least once, so that blocks are alike."""
+    taken: list[float] = []
+    end = time.perf_counter() + BLOCK_S
+    while len(taken) < len(feeds) or time.perf_counter() < end:
+        feed = feeds[len(taken) % len(feeds)]
+        start = time.perf_counter()
+        session.run(feed)
+        taken.append(time.perf_counter() - start)
+    return float(np.median(taken))
+
+
+if __name__ == "__main__":
+    print(json.dumps(_measure(json.loads(sys.argv[1]))))
