@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -220,9 +220,8 @@ def _opened(name: str, folder: Path, boards: Boards) -> Device:
         shared = SharedBoard(target, board)
         facts = {**facts, **_proven(shared, entry, profile, facts)}
         provider = choose_provider(entry, profile, facts)
-        # Which integer types are fast is a fact of the provider.
-        types = profile.quantization_for(provider.provider)
-        profile = replace(profile, quantization=types)
+        # Which types are fast is a fact of the provider.
+        profile = profile.on(provider.provider)
     except BaseException:
         target.close()
         raise

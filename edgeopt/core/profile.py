@@ -5,7 +5,7 @@ recipe means the same everywhere. Nothing in it is ever shown as a measurement o
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 Scope = Literal[
@@ -220,6 +220,7 @@ class DeviceProfile:
         quantization: Integer types to offer; None where int8 is not worth offering.
         provider_quantization: Where a provider wants other types than `quantization`.
         float_only: Providers that gain nothing from integers.
+        float16: Providers that compute faster in half precision than in single.
         channel_block: Widths that are multiples of it run at full speed.
         opset_ceiling: The highest operator set that its usual runtime takes.
         memory_bytes: 0 where kinds differ.
@@ -255,6 +256,7 @@ class DeviceProfile:
         default_factory=dict[str, QuantizationTypes]
     )
     float_only: tuple[str, ...] = ()
+    float16: tuple[str, ...] = ()
     channel_block: int = 8
     opset_ceiling: int = 21
     memory_bytes: int = 0
@@ -277,3 +279,11 @@ class DeviceProfile:
         if provider in self.float_only:
             return None
         return self.provider_quantization.get(provider, self.quantization)
+
+    def on(self, provider: str) -> "DeviceProfile":
+        """The profile with what holds for one of its providers alone."""
+        return replace(
+            self,
+            quantization=self.quantization_for(provider),
+            float16=tuple(name for name in self.float16 if name == provider),
+        )

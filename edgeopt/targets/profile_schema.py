@@ -52,6 +52,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 _PATTERNS: Mapping[str, tuple[str, str]] = {
     "providers": (r"\w+ExecutionProvider", "CPUExecutionProvider"),
     "float_only": (r"\w+ExecutionProvider", "CUDAExecutionProvider"),
+    "float16": (r"\w+ExecutionProvider", "CUDAExecutionProvider"),
     "provider": (r"(\w+ExecutionProvider)?", "CUDAExecutionProvider"),
     "cpu_parts": (r"0x[0-9a-f]{2}:0x[0-9a-f]{3}", "0x41:0xd0b"),
     "part": (r"(0x[0-9a-f]{2}:0x[0-9a-f]{3})?", "0x41:0xd0b"),
@@ -249,7 +250,7 @@ def _consistent(profile: DeviceProfile, place: _Place) -> None:
             f"is {profile.default_power_mode!r}, which is none of power_modes",
             f"they are: {', '.join(modes) or 'none'}",
         )
-    for key in ("provider_options", "provider_quantization", "float_only"):
+    for key in ("provider_options", "provider_quantization", "float_only", "float16"):
         for provider in getattr(profile, key):
             if provider not in profile.providers:
                 raise place.at(key).wrong(

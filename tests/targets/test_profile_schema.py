@@ -181,3 +181,11 @@ def test_types_by_provider() -> None:
     assert profile.quantization_for("CPUExecutionProvider") == profile.quantization
     nano = load_profile("jetson-nano")
     assert nano.quantization_for("TensorrtExecutionProvider") is None
+
+
+def test_half_precision_belongs_to_a_provider() -> None:
+    """A profile on one of its providers says of that one alone whether float16 is fast."""
+    orin = load_profile("jetson-orin-nano")
+    assert orin.on("TensorrtExecutionProvider").float16 == ("TensorrtExecutionProvider",)
+    assert orin.on("CPUExecutionProvider").float16 == ()
+    assert load_profile("x86-vnni").float16 == ()
