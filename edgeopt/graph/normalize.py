@@ -19,8 +19,10 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.folding import drop_identities, fold_constants, lift_constants
 from edgeopt.graph.opset import raise_opset
 from edgeopt.graph.read import sort
+from edgeopt.graph.reserved import free_reserved
 from edgeopt.graph.runtime import synthetic_feed
 from edgeopt.graph.shapes import infer_shapes
+from edgeopt.graph.training import in_training_mode
 from edgeopt.graph.write import copy_of
 
 _NOTES = "edgeopt.notes"
@@ -47,6 +49,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     said: list[str] = []
     _inline(work, said)
     unique_names(work)
+    free_reserved(work)
     common.RemoveInitializersFromInputsPass()(work)
     name_free_dimensions(work)
     drop_identities(work)
@@ -57,6 +60,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     work.ir_version = max(work.ir_version, 8)
     work, note = raise_opset(work, opset_ceiling, feed or synthetic_feed(work))
     said += [note] if note else []
+    said += in_training_mode(work)
     # The converter adds nodes and constants of its own.
     unique_names(work)
     lift_constants(work)
