@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from edgeopt.graph.bodies import parents, sees, view
+
 
 class Editor:
     """Reversible edits of one model.
@@ -25,11 +27,28 @@ class Editor:
     def __init__(self, model: ir.Model) -> None:
         self.model = model
         self._undo: list[Callable[[], None]] = []
+        self._whole: Editor = self
+        self._around: dict[ir.Graph, ir.Graph] | None = None
 
     @property
     def graph(self) -> ir.Graph:
-        """The main graph as it is now."""
+        """The main graph as it is now; of an editor `inside` a body, that body."""
         return self.model.graph
+
+    @property
+    def bodies(self) -> dict[ir.Graph, ir.Graph]:
+        """The `parents` of the model's bodies as they were first asked for: edits make none."""
+        if self._around is None:
+            self._around = parents(self.model)
+        return self._around
+
+    def inside(self, body: ir.Graph) -> "Editor":
+        """An editor of a body of the same model; `undo` takes back the edits of both."""
+        if body is self.graph:
+            return self
+        inner = Editor(view(self.model, body))
+        inner._undo, inner._whole = self._undo, self._whole
+        return inner
 
     def mark(self) -> int:
         """A point to go back to."""
@@ -156,10 +175,11 @@ class Editor:
 
     def import_domain(self, domain: str, version: int) -> None:
         """Declare the operator set of a domain where the model does not yet."""
-        opsets = self.graph.opset_imports
-        if domain not in opsets:
-            opsets[domain] = version
-            self._undo.append(lambda: opsets.__delitem__(domain))
+        for graph in dict.fromkeys((self._whole.graph, self.graph)):
+            opsets = graph.opset_imports
+            if domain not in opsets:
+                opsets[domain] = version
+                self._undo.append(lambda opsets=opsets: opsets.__delitem__(domain))
 
     def set_shape(self, value: ir.Value, shape: ir.Shape | None) -> None:
         """Change what is recorded about a value's shape."""
@@ -172,17 +192,29 @@ class Editor:
         self._undo.append(restore)
 
     def initializer(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
-        """A constant of the main graph; the value of that name where it is there and equal.
+        """A constant of this graph; the value of that name where it is there and equal.
+
+        Bodies see the constants of the graphs around them. An equal one of a body that does not
+        see this graph moves to the main graph, for both; beside another constant of that name
+        the new one's name gets a `+`.
 
         Raises:
-            ValueError: The name is taken by another constant.
+            ValueError: The name is taken by another constant of this graph.
         """
         held = self.graph.initializers.get(name)
-        if held is not None and held.const_value is not None:
-            found = held.const_value.numpy()
-            if found.dtype == array.dtype and np.array_equal(found, array):
+        if held is not None:
+            if _equal(held, array):
                 return held
             raise ValueError(f"an initializer {name!r} with another value is there already")
+        around = self._whole.bodies
+        while elsewhere := [g for g in (self._whole.graph, *around) if name in g.initializers]:
+            same = next((g for g in elsewhere if _equal(g.initializers[name], array)), None)
+            if same is not None:
+                found = same.initializers[name]
+                if not sees(self.graph, same, around):
+                    self._lift(found, same)
+                return found
+            name += "+"
         # Not ir.tensor: it asks what kind of object this is, for ten times as long.
         tensor = ir.Tensor(np.asarray(array, order="C"), name=name)
         value = ir.Value(
@@ -191,21 +223,32 @@ class Editor:
             shape=ir.Shape(array.shape),
             const_value=tensor,
         )
-        graph = self.graph
+        self._register(self.graph, value)
+        return value
+
+    def _register(self, graph: ir.Graph, value: ir.Value) -> None:
         graph.register_initializer(value)
 
         def restore() -> None:
-            graph.initializers.pop(name)
+            graph.initializers.pop(value.name or "")
 
         self._undo.append(restore)
-        return value
+
+    def _lift(self, value: ir.Value, graph: ir.Graph) -> None:
+        """Move a constant of a body to the main graph, where every body sees it."""
+        self._pop(value, graph)
+        self._register(self._whole.graph, value)
 
     def drop_initializer(self, value: ir.Value) -> None:
         """Take a constant out that nobody uses any more."""
         graph, name = self._owner(value), value.name
         if name is None or value.uses():
             raise ValueError(f"initializer {name!r} is still used")
+        self._pop(value, graph)
+
+    def _pop(self, value: ir.Value, graph: ir.Graph) -> None:
         # A dict keeps insertion order, and the order is part of the bytes: rebuild it on undo.
+        name = value.name or ""
         order = list(graph.initializers)
         graph.initializers.pop(name)
 
@@ -219,11 +262,11 @@ class Editor:
 
     def replace_model(self, model: ir.Model) -> None:
         """Put a whole other model in (the result of a tool that works on files)."""
-        old = self.model
-        self.model = model
+        old, around = self.model, self._around
+        self.model, self._around = model, None
 
         def restore() -> None:
-            self.model = old
+            self.model, self._around = old, around
 
         self._undo.append(restore)
 
@@ -244,7 +287,7 @@ class Editor:
 
     def _owner(self, value: ir.Value) -> ir.Graph:
         """The graph that a value belongs to: the main one, or the body of an If or a loop."""
-        return value.graph if isinstance(value.graph, ir.Graph) else self.graph
+        return value.graph if isinstance(value.graph, ir.Graph) else self._whole.graph
 
 
 def new_node(
@@ -281,6 +324,13 @@ def sole_user(value: ir.Value) -> ir.Node | None:
     if len(users) != 1 or value.is_graph_output():
         return None
     return next(iter(users))[0]
+
+
+def _equal(value: ir.Value, array: npt.NDArray[Any]) -> bool:
+    if value.const_value is None:
+        return False
+    found = value.const_value.numpy()
+    return found.dtype == array.dtype and np.array_equal(found, array)
 
 
 def _used(value: ir.Value) -> bool:

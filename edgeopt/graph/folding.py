@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 
 import onnx_ir as ir
 from onnx import helper
+from onnx_ir.passes import common
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Array
@@ -97,6 +98,15 @@ def drop_identities(graph: ir.Model) -> None:
             user.replace_input_with(index, source)
         if owner is not None:
             owner.remove(node, safe=True)
+
+
+def drop_unused(graph: ir.Model) -> None:
+    """Take nodes and constants out, in place, that nothing reads; those of bodies included."""
+    common.RemoveUnusedNodesPass()(graph)
+    for part in graph.graph.subgraphs():
+        for name, value in list(part.initializers.items()):
+            if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
+                part.initializers.pop(name)
 
 
 def fold_constants(graph: ir.Model) -> int:

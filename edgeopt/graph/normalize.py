@@ -1,10 +1,11 @@
 """Bring any exporter's graph into the one form that every transform can rely on.
 
 In it every node and value has a name of its own (subgraphs included), local functions are
-inlined, constants are initializers, small constant expressions are folded, Identity and dead
-nodes are gone, the operator set is as high as is safe, free dimensions have names and shapes are
-inferred. Names, order, types and free dimensions of inputs and outputs stay, and so do metadata,
-doc strings and shared weights. Compressed weights stay compressed.
+inlined, constants are initializers, small constant expressions are folded, an If that always takes
+one branch is that branch, Identity and dead nodes are gone, the operator set is as high as is safe
+(in bodies too), free dimensions have names and shapes are inferred. Names, order, types and free
+dimensions of inputs and outputs stay, and so do metadata, doc strings and shared weights.
+Compressed weights stay compressed.
 """
 
 from collections import Counter
@@ -15,8 +16,9 @@ from onnx_ir.passes import common
 
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
+from edgeopt.graph.branches import settle_branches
 from edgeopt.graph.editor import Editor
-from edgeopt.graph.folding import drop_identities, fold_constants, lift_constants
+from edgeopt.graph.folding import drop_identities, drop_unused, fold_constants, lift_constants
 from edgeopt.graph.opset import raise_opset
 from edgeopt.graph.read import sort
 from edgeopt.graph.reserved import free_reserved
@@ -56,7 +58,8 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     lift_constants(work)
     while fold_constants(work):
         pass
-    common.RemoveUnusedNodesPass()(work)
+    settle_branches(work)
+    drop_unused(work)
     work.ir_version = max(work.ir_version, 8)
     work, note = raise_opset(work, opset_ceiling, feed or synthetic_feed(work))
     said += [note] if note else []
@@ -66,7 +69,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     lift_constants(work)
     while fold_constants(work):
         pass
-    common.RemoveUnusedNodesPass()(work)
+    drop_unused(work)
     sort(work)
     try:
         infer_shapes(work)

@@ -1,24 +1,22 @@
 """Raise a graph's operator set where the standard's converter can and the runtime agrees."""
 
+from collections.abc import Iterator, Mapping
+
+import onnx
 import onnx_ir as ir
-from onnx import defs, version_converter
+from onnx import defs, helper, version_converter
 
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
+from edgeopt.graph import files
 from edgeopt.graph.equivalence import Reference
 from edgeopt.graph.runtime import RuntimeFailure
-from edgeopt.graph.shapes import skeleton
+from edgeopt.graph.shapes import inferred, skeleton
 
 STEPS = (21, 20, 19, 18, 17, 16, 15, 14, 13)
 """Versions worth trying below the ceiling, best first."""
 
-# After version 13 these only gained types, or inputs and attributes with neutral defaults.
-_ONLY_TYPES = frozenset(
-    (
-        *("Cast", "Constant", "ConstantOfShape", "Equal", "Flatten", "Identity", "If", "Loop"),
-        *("Pad", "Reshape", "Scan", "Shape", "Size", "Squeeze", "Transpose", "Unsqueeze", "Where"),
-    )
-)
+Types = Mapping[str, onnx.ValueInfoProto]
 
 
 def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, str]:
@@ -28,6 +26,7 @@ def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, st
         graph: Unchanged.
         ceiling: Highest default operator set to try.
         feed: The outputs are compared on it; a conversion that cannot be compared is not taken.
+            A branch that it does not enter is raised on the converter's word.
 
     Returns:
         A new graph, or the given one where no version works; and a note on why it is not at the
@@ -57,11 +56,10 @@ def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, st
 
 def _converted(graph: ir.Model, version: int) -> ir.Model:
     """The converter's nodes with everything else as it was: it drops metadata and big weights."""
-    if _has_subgraph(graph):
-        # The converter leaves subgraphs at the old version, which is wrong wherever they hold
-        # an operator that changed; it is safe when none did.
-        _refuse_changed(graph, version)
     light = skeleton(graph)
+    if any(True for _ in graph.graph.subgraphs()):
+        types = {**inferred(graph), **_weights(graph)}
+        _convert_bodies(light.graph, light, version, types)
     given = [info.name for info in graph.graph.inputs]
     result = ir.from_proto(version_converter.convert_version(light, version))
     for value in list(result.graph.inputs):
@@ -90,18 +88,57 @@ def _take_over(result: ir.Model, graph: ir.Model) -> None:
         new.type, new.shape, new.doc_string = old.type, old.shape, old.doc_string
 
 
-def _has_subgraph(graph: ir.Model) -> bool:
-    return any(True for _ in graph.graph.subgraphs())
+def _weights(graph: ir.Model) -> dict[str, onnx.ValueInfoProto]:
+    """Types and shapes of all constants by name."""
+    held = (
+        (n, v.const_value)
+        for g in (graph.graph, *graph.graph.subgraphs())
+        for n, v in g.initializers.items()
+    )
+    return {
+        name: helper.make_tensor_value_info(name, tensor.dtype.value, tensor.shape.numpy())
+        for name, tensor in held
+        if tensor is not None
+    }
 
 
-def _refuse_changed(graph: ir.Model, version: int) -> None:
-    current = graph.opset_imports[""]
-    for part in graph.graph.subgraphs():
-        for node in part:
-            if node.domain or (current >= 13 and node.op_type in _ONLY_TYPES):
-                continue
-            since = defs.get_schema(node.op_type, current).since_version
-            if defs.get_schema(node.op_type, version).since_version != since:
-                raise ModelError(
-                    f"{node.op_type} inside a subgraph changes between {current} and {version}"
-                )
+def _convert_bodies(
+    graph: onnx.GraphProto, model: onnx.ModelProto, version: int, types: Types
+) -> None:
+    """Raise the bodies in a graph, inner ones first, in place: the converter leaves them alone."""
+    for node in graph.node:
+        for body in files.subgraphs([node]):
+            _convert_bodies(body, model, version, types)
+            body.CopyFrom(_converted_body(body, model, version, types))
+
+
+def _converted_body(
+    body: onnx.GraphProto, model: onnx.ModelProto, version: int, types: Types
+) -> onnx.GraphProto:
+    """A body at another version, converted as a model that is given what the body sees."""
+    given = [info.name for info in body.input]
+    own = {*given, *(tensor.name for tensor in body.initializer)}
+    own |= {name for node in body.node for name in node.output}
+    outside = dict.fromkeys(name for name in _read(body) if name not in own)
+    if not outside.keys() <= types.keys():
+        raise ModelError(f"nothing is known about the values that {body.name!r} reads")
+    alone = onnx.ModelProto()
+    alone.CopyFrom(model)
+    alone.graph.CopyFrom(body)
+    alone.graph.input.extend(types[name] for name in outside)
+    made = version_converter.convert_version(alone, version).graph
+    kept = [info for info in made.input if info.name in given]
+    del made.input[:]
+    made.input.extend(sorted(kept, key=lambda info: given.index(info.name)))
+    return made
+
+
+def _read(graph: onnx.GraphProto) -> Iterator[str]:
+    """Names that a graph and the bodies in it read, those of their outputs included."""
+    for node in graph.node:
+        yield from (name for name in node.input if name)
+        for body in files.subgraphs([node]):
+            inner = {info.name for info in body.input} | {t.name for t in body.initializer}
+            inner |= {name for each in body.node for name in each.output}
+            yield from (name for name in _read(body) if name not in inner)
+    yield from (info.name for info in graph.output)

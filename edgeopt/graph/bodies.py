@@ -1,0 +1,86 @@
+"""Bodies of If, Loop and Scan: graphs inside a graph, which see the values of those around them.
+
+A body can be looked at as a model of its own (`view`): what lists and edits the nodes of
+`model.graph` then works on a body as it does on the main graph. Values from outside are seen as
+they are, with their producers and constants.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import onnx_ir as ir
+
+
+def parents(model: ir.Model) -> dict[ir.Graph, ir.Graph]:
+    """Each body, outer ones first, and the graph that holds the node it belongs to."""
+    found: dict[ir.Graph, ir.Graph] = {}
+    waiting = [model.graph]
+    while waiting:
+        outer = waiting.pop(0)
+        for body in bodies_of(outer):
+            found[body] = outer
+            waiting.append(body)
+    return found
+
+
+def bodies_of(graph: ir.Graph) -> Iterator[ir.Graph]:
+    """Bodies of the nodes of one graph, without those inside them."""
+    for node in graph:
+        for attribute in node.attributes.values():
+            if attribute.type is ir.AttributeType.GRAPH and not attribute.is_ref():
+                yield attribute.as_graph()
+            elif attribute.type is ir.AttributeType.GRAPHS and not attribute.is_ref():
+                yield from attribute.as_graphs()
+
+
+def view(model: ir.Model, body: ir.Graph) -> ir.Model:
+    """A body as a model: the same graph, not a copy."""
+    for domain, version in model.graph.opset_imports.items():
+        body.opset_imports.setdefault(domain, version)
+    return ir.Model(body, ir_version=model.ir_version)
+
+
+def views(model: ir.Model) -> Iterator[ir.Model]:
+    """The model itself, then each body, outer ones first."""
+    yield model
+    for body in parents(model):
+        yield view(model, body)
+
+
+def maker(model: ir.Model, name: str) -> ir.Graph | None:
+    """The graph whose node makes the value of that name: the main graph first."""
+    for graph in (model.graph, *parents(model)):
+        if any(output.name == name for node in graph for output in node.outputs):
+            return graph
+    return None
+
+
+def sees(graph: ir.Graph, other: ir.Graph, around: Mapping[ir.Graph, ir.Graph]) -> bool:
+    """Whether a graph may read the values of another: it lies in it, or is it.
+
+    Args:
+        graph: Of a model.
+        other: Of the same.
+        around: The model's `parents`.
+    """
+    while graph is not other and graph in around:
+        graph = around[graph]
+    return graph is other
+
+
+def out_of_sight(model: ir.Model) -> ir.Node | None:
+    """A node that reads a value of a graph that is not around it; None where all is well."""
+    around = parents(model)
+    for graph in (model.graph, *around) if around else ():
+        for node in graph:
+            for value in node.inputs:
+                held = None if value is None else owner(value)
+                if value is not None and (held is None or not sees(graph, held, around)):
+                    return node
+    return None
+
+
+def owner(value: ir.Value) -> ir.Graph | None:
+    """The graph that a value belongs to; None for one that is in no graph any more."""
+    made = value.producer()
+    graph = value.graph if made is None else made.graph
+    return graph if isinstance(graph, ir.Graph) else None
