@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from edgeopt.api.device_facts import Check
 
 app = typer.Typer(
-    help="Devices by name: add, list, check, set up. Wherever `ssh NAME` works, NAME does.",
+    help="Devices by name: add, list, check, set up, clean. Wherever `ssh NAME` works, NAME does.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -151,6 +151,28 @@ def setup_command(
         return
     print(done.text)
     print(f"next: edgeopt device check {name}")
+
+
+@app.command("clean")
+def clean_command(
+    name: Name,
+    everything: Annotated[bool, typer.Option("--all", help="However lately it was used.")] = False,
+    days: Annotated[
+        float,
+        typer.Option("--days", min=0.0, max=36500.0, help="What was not used for so many days."),
+    ] = 30.0,
+    as_json: Json = False,
+) -> None:
+    """Remove old agents, models, engines and results from a device; says what that frees."""
+    import dataclasses
+
+    from edgeopt.api.device_clean import clean
+
+    found = clean(name, days=days, everything=everything)
+    if as_json:
+        _print_json(device=name, **dataclasses.asdict(found))
+        return
+    print(f"{name}: {found.text}")
 
 
 @app.command("remove")

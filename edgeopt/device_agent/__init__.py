@@ -36,7 +36,7 @@ profile    model, feeds, settings, runs: nodes as the runtime built them, with t
 infer      model, feeds, settings, state, groups: outputs, the path of an npz
 have       key, files, blobs: the place of a file, or which of its parts are missing (see blobs.py)
 result     job: state (done, running, unknown) and the reply of a job of an earlier connection
-clean      everything: forgets files that are not in use; freed_bytes, free_bytes
+clean      days, everything: removes what no session uses (see clean.py); freed_bytes, free_bytes
 bye        ends the agent
 
 A verb is one line in `catalogue.MODULES` and a function; a sensor one file in the folder `sensors`.

@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import shutil
+import tempfile
 import time
 
 import cache
@@ -84,17 +85,6 @@ class Blobs(object):
                 gone.append(value)
         return gone
 
-    def clean(self, everything):
-        """Forget all that is not in use, or (`everything`) engines and results too; bytes freed."""
-        freed = self._forget(None, set())
-        sweep(self._home)
-        if everything:
-            for name in ("engines", "results"):
-                place = os.path.join(self._home, name)
-                freed += sum(size for _, size, _ in _entries(place))
-                shutil.rmtree(place, ignore_errors=True)
-        return {"ok": True, "freed_bytes": freed, "free_bytes": _free(self._home)}
-
     def _use(self, key):
         self._recent.pop(key, None)
         self._recent[key] = True
@@ -147,35 +137,27 @@ class Blobs(object):
     def _used(self):
         seen = {}
         for folder in (self._blobs, self._files):
-            for place, _, _ in _entries(folder):
-                for path in _paths(place):
+            for place, _, _ in entries(folder):
+                for path in cache.paths(place):
                     found = os.lstat(path)
                     seen[found.st_ino] = found.st_size
         return sum(seen.values())
 
     def _forget(self, count, kept):
-        """Remove up to so many bytes (None: all): files first, they are made again from blobs."""
+        """Remove what frees so many bytes: files first, they are made again from blobs."""
         freed = 0
         for folder in (self._files, self._blobs):
-            for place, size, _ in sorted(_entries(folder), key=lambda entry: entry[2]):
-                if count is not None and freed >= count:
-                    return freed
+            for place, _, _ in sorted(entries(folder), key=lambda entry: entry[2]):
+                if freed >= count:
+                    return
                 name = os.path.basename(place)
                 if name in kept or name in self._recent or name.startswith(PART):
                     continue
-                before = _free(self._home)
-                if os.path.isdir(place):
-                    shutil.rmtree(place, ignore_errors=True)
-                else:
-                    os.remove(place)
-                # A hard link frees nothing; what the disk says is what counts.
-                freed += min(size, max(0, _free(self._home) - before))
-        return freed
+                freed += cache.remove(place)
 
     def _lay(self, key, files, blobs):
         """Make the files from their blobs; blobs that turn out damaged, empty when all is well."""
-        part = os.path.join(self._files, "%s%d" % (PART, os.getpid()))
-        shutil.rmtree(part, ignore_errors=True)
+        part = tempfile.mkdtemp(prefix=PART, dir=self._files)
         try:
             for each in files:
                 place = os.path.join(part, each["name"])
@@ -291,23 +273,17 @@ def _texts(value):
                 yield text
 
 
-def _entries(folder):
+def entries(folder):
     """(place, bytes, time of last use) of everything in a folder."""
     found = []
     for name in os.listdir(folder) if os.path.isdir(folder) else []:
         place = os.path.join(folder, name)
         try:
-            size = sum(os.path.getsize(path) for path in _paths(place))
+            size = sum(os.path.getsize(path) for path in cache.paths(place))
             found.append((place, size, os.path.getmtime(place)))
         except (IOError, OSError):
             continue  # Removed by another agent meanwhile.
     return found
-
-
-def _paths(place):
-    if not os.path.isdir(place):
-        return [place]
-    return [os.path.join(top, name) for top, _, names in os.walk(place) for name in names]
 
 
 def _digest(place):

@@ -20,6 +20,7 @@ import jobs
 import machine
 import onnxfile
 import options
+import presence
 import sessions
 from failures import JobError
 
@@ -27,6 +28,7 @@ MODES = ("cached", "fresh")
 # The files that are an engine; others beside them (timing caches, profiles) serve a build.
 _SUFFIXES = (".blob", ".engine", ".ctx.onnx")
 _RECORD = "engine.json"
+_BUILD = ".build-"
 _ROOM_BYTES = 4 * 1000**3
 _BUILD_DEADLINE_S = 3600.0
 _LIBRARIES = {
@@ -111,6 +113,7 @@ def _kept(path, settings, folder, record, feed, more):
     aside = _aside()
     try:
         record = _build(path, settings, aside, feed)
+        presence.release(aside)
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(aside, folder)
     finally:
@@ -237,22 +240,13 @@ def _read(folder):
 
 
 def _aside():
-    """A folder for one build, whose name says which process works on it."""
-    return tempfile.mkdtemp(prefix=".build-%d-" % os.getpid(), dir=root())
+    """A folder for one build, taken for alive while this process works on it."""
+    return presence.folder(root(), _BUILD)
 
 
 def _sweep():
     """Remove what builds left behind whose process is gone."""
-    for name in os.listdir(root()):
-        pid = name[len(".build-") :].partition("-")[0]
-        if not name.startswith(".build-") or not pid.isdigit():
-            continue
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
-            shutil.rmtree(os.path.join(root(), name), ignore_errors=True)
-        except PermissionError:
-            pass
+    presence.sweep(root(), _BUILD)
 
 
 def _make_room():

@@ -14,7 +14,7 @@ import sys
 import board
 import cache
 import machine
-import workfolder
+import presence
 from failures import JobError
 
 _FILE = "power_mode.json"
@@ -37,9 +37,9 @@ def power_mode(job):
     record = _read()
     if before == wanted:
         if record is not None:
-            _note(record["mode"], _living(record) + [os.getppid()])
+            _note(record["mode"], _living(record) + [presence.mine()])
         return {"mode": wanted, "before": before, "changed": False}
-    if record is not None and set(_living(record)) - {os.getppid()}:
+    if record is not None and set(_living(record)) - {presence.mine()}:
         raise _refused("another session uses the board in mode %s" % before)
     if before not in modes:
         raise _refused("the active mode is not known, so it could not be put back")
@@ -60,7 +60,7 @@ def restore():
     record = _read()
     if record is None:
         return
-    others = [agent for agent in _living(record) if agent != os.getpid()]
+    others = [agent for agent in _living(record) if agent != presence.mine()]
     if others:
         _note(record["mode"], others)
         return
@@ -119,11 +119,11 @@ def _remember(mode):
     if _place() is None:
         raise _refused("there is no folder to note the present mode in")
     record = _read()
-    _note(mode if record is None else record["mode"], [os.getppid()])
+    _note(mode if record is None else record["mode"], [presence.mine()])
 
 
 def _note(mode, agents):
-    """The mode to put back, and the agents that use another one now."""
+    """The mode to put back, and the sessions of the agents that use another one now."""
     boot = machine.read("/proc/sys/kernel/random/boot_id")
     record = {"mode": mode, "agents": sorted(set(agents)), "boot": boot}
     cache.write_aside(_place(), json.dumps(record).encode("utf-8"))
@@ -150,4 +150,5 @@ def _living(record):
     """The agents of a record that still run; after a restart of the board none does."""
     if record["boot"] != machine.read("/proc/sys/kernel/random/boot_id"):
         return []
-    return [agent for agent in record["agents"] if workfolder.alive(agent)]
+    living = presence.sessions(cache.folder())
+    return [agent for agent in record["agents"] if agent in living]

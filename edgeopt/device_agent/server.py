@@ -21,9 +21,11 @@ import boardlock
 import cache
 import catalogue
 import channel
+import clean
 import jobs
 import machine
 import power
+import presence
 import results
 import workfolder
 from failures import JobError
@@ -45,6 +47,8 @@ class Server(object):
         self._requests = queue.Queue()
         self._answers = collections.OrderedDict()
         self._home = cache.folder()
+        if self._home:
+            presence.begin(self._home)
         self._folder = workfolder.make(self._home)
         self._runner = jobs.Runner(self._folder)
         self._results = results.Results(self._home)
@@ -93,6 +97,8 @@ class Server(object):
             power.restore()
             if asked or not workfolder.is_kept(self._folder, self._home):
                 shutil.rmtree(self._folder, ignore_errors=True)
+            if self._home:
+                presence.end(self._home)
         finally:
             # Whatever failed: an agent that nobody talks to any more must not stay.
             if os.getpgrp() == os.getpid():
@@ -146,7 +152,9 @@ class Server(object):
             raise JobError("bad_request", "this agent has no folder for files: EDGEOPT_CACHE")
         if verb == "have":
             return self._blobs.have(arguments)
-        return self._blobs.clean(bool(arguments.get("everything")))
+        # It reads and writes the disk, and may remove engines: not while anybody measures.
+        with boardlock.held(self._home, self._owner, request["wait_s"]):
+            return clean.clean(self._home, arguments)
 
     def _job(self, request):
         """One job in a child: alone on the board where it measures, its result kept in a file."""

@@ -45,9 +45,9 @@ def receive():
 
 def _receive_one(folder, digest, size):
     """Write a blob under a passing name, check it, and give it its own; whether all of it came."""
-    part = os.path.join(folder, "%s%d" % (blobs.PART, os.getpid()))
+    number, part = tempfile.mkstemp(prefix=blobs.PART, dir=folder)
     try:
-        with open(part, "wb") as stream:
+        with os.fdopen(number, "wb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             found, left = hashlib.sha256(), size
             while left:

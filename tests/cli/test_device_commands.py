@@ -2,7 +2,9 @@
 
 import fcntl
 import json
+import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -90,6 +92,8 @@ def test_devices_of_the_environment_are_listed(device: Call):
         (("add", "local"), "always this machine"),
         (("profiles", "nonsense"), "no hardware profile"),
         (("setup", "local"), "runs edgeopt itself"),
+        (("clean", "pi 5"), "pi 5"),
+        (("clean", "local", "--days", "-1"), "--days"),
     ],
 )
 def test_what_cannot_be_is_a_message_and_exit_code_2(
@@ -122,6 +126,28 @@ def test_checking_this_machine(device: Call):
     assert "a small model ran" in done.out
     (told,) = json.loads(device("list", "--json").out)["devices"]
     assert told["last_check"]["status"] in {"OK", "WARN"}
+
+
+def test_cleaning_a_device_says_what_it_frees(device: Call, tmp_path: Path):
+    """By the days that nothing was used, or all of it; as text, and as a document."""
+    cache = tmp_path / "agent"
+    device("add", "box", "--kind", "local", "--cache-dir", str(cache), "--python", sys.executable)
+    for name, age_s in (("a" * 64, 40 * 86400), ("b" * 64, 3 * 86400), ("c" * 64, 3600)):
+        (cache / "blobs").mkdir(parents=True, exist_ok=True)
+        (cache / "blobs" / name).write_bytes(b"x" * 1000)
+        then = time.time() - age_s
+        os.utime(cache / "blobs" / name, (then, then))
+    done = device("clean", "box")
+    assert done.code == 0, done.err
+    assert "1 kB freed (blobs: 1)" in done.out
+    told = json.loads(device("clean", "box", "--days", "2", "--json").out)
+    assert (told["device"], told["freed_bytes"], told["kept"]) == (
+        "box",
+        1000,
+        {"blobs": 1},
+    )
+    assert "1 kB freed" in device("clean", "box", "--all").out
+    assert list((cache / "blobs").iterdir()) == []
 
 
 def test_a_board_on_which_somebody_measures_is_told(device: Call, tmp_path: Path):

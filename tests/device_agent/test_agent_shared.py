@@ -174,3 +174,31 @@ def test_parts_of_killed_receivers_are_swept(agent: Callable[..., Pipe], tmp_pat
         fcntl.flock(held, fcntl.LOCK_EX)
         assert agent().ask("1", "hello", runtime=False)["ok"]
         assert (dead.exists(), alive.exists()) == (False, True)
+
+
+def test_process_numbers_do_not_count(agent: Callable[..., Pipe], tmp_path: Path) -> None:
+    """In a container the numbers are others: a lock says who lives, whatever its folder is called.
+
+    A folder whose name has the number of a living process, but no lock, is a dead agent's once it
+    is a day old; one that is held stays, though it is that old and its number is nobody's.
+    """
+    work = tmp_path / "cache" / "work"
+    dead, held = work / f"edgeopt-agent-{os.getpid()}-dead", work / "edgeopt-agent-999999999-held"
+    for each in (dead, held):
+        each.mkdir(parents=True)
+    (held / ".alive").touch()
+    for each in (dead, held):
+        os.utime(each, (1, 1))
+    with (held / ".alive").open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        pipe = agent()
+        assert pipe.ask("1", "hello", runtime=False)["ok"]
+        assert (dead.exists(), held.exists()) == (False, True)
+        (mine,) = [path for path in work.iterdir() if path != held]
+        assert agent().ask("1", "hello", runtime=False)["ok"]
+        assert mine.exists()
+    pipe.end()
+    os.utime(mine, (1, 1))
+    assert agent().ask("1", "hello", runtime=False)["ok"]
+    assert not mine.exists()
+    assert not held.exists()

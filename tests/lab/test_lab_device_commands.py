@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.lab.board import Board, Network
+from edgeopt.testing.target_exam import SETTINGS, material
+from tests.lab.board import Board, Network, Reach
 
 pytestmark = pytest.mark.lab
 
@@ -49,6 +50,37 @@ def test_check_of_a_stranger_beside_a_board_that_works(
     assert "host key is not known" in line(stranger, "connection")["text"]
     assert "fingerprint" in line(stranger, "connection")["text"]
     assert known["ok"]
+
+
+def test_clean_spares_what_a_session_uses(
+    network: Network, board: Board, edgeopt: Call, reach: Reach, tmp_path: Path
+) -> None:
+    """While one session holds a model on the board, all else goes; then that goes, too."""
+    network.devices_file()
+    model, feeds = material(tmp_path)
+    before = reach(board.entry)
+    before.put(model)
+    before.close()
+    old = board.cache / "agent-0123456789ab.pyz"
+    old.write_bytes(b"old")
+    target = reach(board.entry)
+    places = [target.put(path) for path in (model, feeds)]
+    done = edgeopt("device", "clean", board.name, "--all", "--json")
+    assert done.code == 0, done.err
+    told = json.loads(done.out)
+    assert (told["sessions"], told["removed"]) == (1, {"agents": 1})
+    assert told["freed_bytes"] == 3
+    reply = target.request(
+        "footprint", deadline_s=240, model=places[0], feeds=places[1], settings=dict(SETTINGS)
+    )
+    assert reply["ok"], reply
+    target.close()
+    told = json.loads(edgeopt("device", "clean", board.name, "--all", "--json").out)
+    assert told["sessions"] == 0
+    assert told["removed"]["files"] == 2
+    assert told["freed_bytes"] >= model.stat().st_size + feeds.stat().st_size
+    assert list((board.cache / "blobs").iterdir()) == []
+    assert board.quiet()
 
 
 @pytest.mark.network
