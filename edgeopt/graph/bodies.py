@@ -67,15 +67,22 @@ def sees(graph: ir.Graph, other: ir.Graph, around: Mapping[ir.Graph, ir.Graph]) 
     return graph is other
 
 
-def out_of_sight(model: ir.Model) -> ir.Node | None:
-    """A node that reads a value of a graph that is not around it; None where all is well."""
+def out_of_sight(model: ir.Model) -> str | None:
+    """The name of a value that is used where it must not be; None where all is well.
+
+    A node reads values of its own graph and of those around it. A body's outputs are its own: the
+    runtime refuses a value from outside as output.
+    """
     around = parents(model)
     for graph in (model.graph, *around) if around else ():
+        for value in graph.outputs:
+            if owner(value) is not graph:
+                return value.name
         for node in graph:
             for value in node.inputs:
                 held = None if value is None else owner(value)
                 if value is not None and (held is None or not sees(graph, held, around)):
-                    return node
+                    return value.name
     return None
 
 

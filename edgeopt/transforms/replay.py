@@ -21,6 +21,7 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.normalize import normalize
 from edgeopt.graph.read import open_graph
 from edgeopt.transforms.base import Evidence, Rejection
+from edgeopt.transforms.bodies import apply_at
 from edgeopt.transforms.local_rule import opset_of
 from edgeopt.transforms.stages import (
     EXACT_STAGE,
@@ -274,8 +275,8 @@ def attempt(editor: Editor, action: Action, evidence: Evidence) -> Action | Reje
     Raises:
         UsageError: The action names a transform that does not exist.
     """
-    _, transform = transform_of(action.transform)
+    family, transform = transform_of(action.transform)
     if action.version != transform.version:
         reason = f"it is of version {action.version}, this edgeopt has {transform.version}"
         return Rejection(reason=reason)
-    return transform.apply(editor, action, evidence)
+    return apply_at(family, transform, editor, action, evidence)

@@ -22,6 +22,7 @@ from edgeopt.graph.cost import static_cost
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
 from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
+from edgeopt.transforms.bodies import sites_of
 from edgeopt.transforms.choices import (
     check_codes,
     decision,
@@ -247,7 +248,8 @@ class GraphSpace:
             editor = Editor(self._fixpoint.graph.clone())
 
             def exhaust(step: str, editor: Editor = editor) -> list[Action]:
-                sites = transform_of(step)[1].sites(editor.model, self.offer)
+                family, transform = transform_of(step)
+                sites = tuple(sites_of(family, transform, editor.model, self.offer))
                 return self._done(editor, sites)
 
             choice = macro(name, steps, exhaust)
@@ -314,11 +316,13 @@ class GraphSpace:
         shelf = plugins.SHELVES[family]
         transforms: list[Transform] = [transform_of(name)[1] for name in shelf.names()]
         return tuple(
-            action
-            for transform in transforms
-            if transform.whole_model == whole_model
-            if self.offer.data or not transform.needs_data
-            for action in transform.sites(graph, self.offer)
+            dict.fromkeys(
+                action
+                for transform in transforms
+                if transform.whole_model == whole_model
+                if self.offer.data or not transform.needs_data
+                for action in sites_of(family, transform, graph, self.offer)
+            )
         )
 
     def _open(self, family: ShelfName, recipe: Recipe) -> bool:

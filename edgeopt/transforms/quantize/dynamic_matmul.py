@@ -13,6 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
+from edgeopt.graph.bodies import owner
 from edgeopt.graph.editor import Editor, new_node
 from edgeopt.transforms.base import Evidence, Offer, Rejection
 from edgeopt.transforms.groups import hold_groups, name_of, through
@@ -66,13 +67,12 @@ PLUGIN = DynamicMatMul()
 
 def _quantize(editor: Editor, node: ir.Node, kind: Kind) -> bool:
     """Put the integer product in the place of a node; False where the weight is not finite."""
-    activation, made = node.inputs[0], node.outputs[0]
-    assert activation is not None
+    made = node.outputs[0]
     constants = _constants(editor, node, kind)
     if constants is None:
         return False
     codes, scale, zero = constants
-    name, quantize = name_of(made), _codes_of(editor, activation)
+    name, quantize = name_of(made), _codes_of(editor, node)
     sums = new_node(
         "MatMulInteger",
         [quantize.outputs[0], codes, quantize.outputs[2], zero],
@@ -92,22 +92,30 @@ def _quantize(editor: Editor, node: ir.Node, kind: Kind) -> bool:
     return True
 
 
-def _codes_of(editor: Editor, value: ir.Value) -> ir.Node:
-    """The DynamicQuantizeLinear of a value; one serves all its users."""
+def _codes_of(editor: Editor, node: ir.Node) -> ir.Node:
+    """The DynamicQuantizeLinear of what a node reads; one serves all users in the same graph.
+
+    Not those of other bodies: the runtime fuses it into the product within one graph only.
+    """
+    value, graph = node.inputs[0], editor.graph
+    assert value is not None, "it is a product"
     for user, _ in value.uses():
-        if user.op_type == "DynamicQuantizeLinear":
+        if user.op_type == "DynamicQuantizeLinear" and user.graph is graph:
             return user
     name = f"{name_of(through(value))}__dynamic"
+    inner = owner(value) is not graph
+    if inner:
+        name = f"{name_of(node.outputs[0])}__{name}"
     made = ir.node("DynamicQuantizeLinear", [value], num_outputs=3, name=name)
     codes, scale, zero = made.outputs
     codes.name, codes.type, codes.shape = f"{name}_codes", ir.TensorType(_UINT8), value.shape
     scale.name, scale.type, scale.shape = f"{name}_scale", ir.TensorType(_FLOAT), ir.Shape(())
     zero.name, zero.type, zero.shape = f"{name}_zero", ir.TensorType(_UINT8), ir.Shape(())
     producer = value.producer()
-    if producer is not None:
+    if producer is not None and not inner:
         editor.insert_after([made], after=producer)
     else:
-        editor.insert([made], before=next(iter(editor.graph)))
+        editor.insert([made], before=next(iter(graph)))
     return made
 
 

@@ -1,0 +1,60 @@
+"""Transforms inside the bodies of If, Loop and Scan.
+
+A transform knows one graph: `model.graph`. Here it is asked about the main graph and then about
+each body as a model of its own, with the same code; a site says by the name of its value which
+graph it lies in, since names are unique after normalisation. What follows from data stays
+outside: values inside a body cannot be observed (a branch may not run, a loop runs many times), so
+static quantization, pruning and repair act on the main graph alone.
+"""
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from edgeopt.core.action import Action
+from edgeopt.graph.bodies import maker, out_of_sight, parents, view
+from edgeopt.graph.editor import Editor
+from edgeopt.transforms.base import Evidence, Offer, Rejection, ShelfName, Transform
+
+_ENTERING = frozenset({"rewrite", "fuse", "quantize"})
+
+
+def enters(family: ShelfName, transform: Transform) -> bool:
+    """Whether a transform may act inside bodies.
+
+    One that must not although its shelf may (it is about the model's inputs) has an attribute
+    `main_graph_only`.
+    """
+    kept_out = transform.needs_data or transform.whole_model
+    return family in _ENTERING and not (kept_out or getattr(transform, "main_graph_only", False))
+
+
+def sites_of(
+    family: ShelfName, transform: Transform, model: ir.Model, offer: Offer
+) -> Iterator[Action]:
+    """Every action of a transform on the main graph, then on the bodies that it may enter."""
+    yield from transform.sites(model, offer)
+    if enters(family, transform):
+        for body in parents(model):
+            yield from transform.sites(view(model, body), offer)
+
+
+def apply_at(
+    family: ShelfName, transform: Transform, editor: Editor, action: Action, evidence: Evidence
+) -> Action | Rejection:
+    """Apply an action in the graph that makes its site's value; the caller undoes a rejected one.
+
+    A rule that would reach across the border of a body so that something reads what it does not
+    see is rejected.
+    """
+    if not editor.bodies:
+        return transform.apply(editor, action, evidence)
+    found = maker(editor.model, action.site) if enters(family, transform) else None
+    inner = editor if found is None else editor.inside(found)
+    made = transform.apply(inner, action, evidence)
+    if isinstance(made, Rejection):
+        return made
+    lost = out_of_sight(editor.model)
+    if lost is not None:
+        return Rejection(reason=f"it would carry {lost!r} across the border of a body")
+    return made
