@@ -108,12 +108,17 @@ class NoEvidence:
         del digest
 
 
-def offer(*, data: bool = True, contrib: bool = True) -> Offer:
+def offer(
+    *,
+    data: bool = True,
+    contrib: bool = True,
+    freeze: Mapping[str, tuple[int | None, ...]] | None = None,
+) -> Offer:
     """What an ordinary processor with 8-bit kernels is offered."""
     profile = DeviceProfile(
         name="exam", title="exam", architecture="x86_64", quantization=QuantizationTypes()
     )
-    return Offer(profile=profile, data=data, contrib=contrib)
+    return Offer(profile=profile, data=data, contrib=contrib, freeze=freeze or {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,8 +151,9 @@ def examine(
     """Apply a transform at each site that it lists, each time on a fresh clone.
 
     At every site: the action reads back from its text; the listed graph is left alone; the graph
-    changes and is valid; inputs and outputs keep names, types and shapes; the same again gives
-    the same bytes; undo restores the bytes; sites do not multiply.
+    changes and is valid; inputs and outputs keep names, types and shapes (with shapes to freeze,
+    free sizes may become fixed); the same again gives the same bytes; undo restores the bytes;
+    sites do not multiply.
 
     Raises:
         ExamFailed: One of these does not hold; says at which site.
@@ -170,7 +176,8 @@ def examine(
             _require(to_bytes(applied.graph) != before, f"{where} changed nothing")
             _check_count(transform, applied, len(sites), offered or offer())
         check(applied.graph)
-        _check_contract(graph, applied.graph, where)
+        frozen = bool(offered is not None and offered.freeze)
+        _check_contract(graph, applied.graph, where, frozen=frozen)
         found.append(applied)
     return tuple(found)
 
@@ -204,17 +211,21 @@ def examine_golden(name: str, folder: Path) -> Mapping[str, str]:
 
     A `before.txt` has its `after.txt`: the graph with the rule done at every site. A
     `must_not_fire_*.txt` has notes `# site: ...` and `# reason: ...`: the rule lists no site in
-    it, and refuses that one with that reason.
+    it, and refuses that one with that reason. Both may say what the user froze (`# freeze: x=1x3`),
+    a refusal also the action's parameters as its text has them (`# parameters: shape="1x3"`).
 
     Raises:
         ExamFailed: The rule does not fire where it must, or fires where it must not.
     """
     found: dict[str, str] = {}
     for path in sorted(folder.glob("before*.txt")):
-        model = parser.parse_model(path.read_text(encoding="utf-8"))
-        applied = examine_exact(name, model)
+        text = path.read_text(encoding="utf-8")
+        model, offered = parser.parse_model(text), _offered(text)
+        feeds = None if not offered.freeze else _frozen_feeds(model, offered)
+        applied = examine_exact(name, model, feeds, offered=offered)
         _require(bool(applied), f"{name} lists no site in {path.name}")
-        found[path.name.replace("before", "after")] = graph_text(_at_every_site(name, model))
+        made = _at_every_site(name, model, offered)
+        found[path.name.replace("before", "after")] = graph_text(made)
     for path in sorted(folder.glob("must_not_fire_*.txt")):
         _check_refused(name, path)
     return found
@@ -228,10 +239,32 @@ def graph_text(graph: ir.Model) -> str:
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _at_every_site(name: str, model: onnx.ModelProto) -> ir.Model:
+def _offered(text: str) -> Offer:
+    """What a model in text form is offered: the usual, and what its note says is frozen."""
+    noted = dict(_NOTE.findall(text)).get("freeze", "")
+    freeze: dict[str, tuple[int | None, ...]] = {}
+    for one in noted.split():
+        name, _, sizes = one.partition("=")
+        freeze[name] = tuple(None if s == "?" else int(s) for s in sizes.split("x"))
+    return offer(freeze=freeze)
+
+
+def _frozen_feeds(model: onnx.ModelProto, offered: Offer) -> Sequence[Feed]:
+    """Feeds of the only shapes that the models need to take."""
+    fixed = onnx.ModelProto()
+    fixed.CopyFrom(model)
+    for info in fixed.graph.input:
+        sizes = offered.freeze.get(info.name, ())
+        for dim, size in zip(info.type.tensor_type.shape.dim, sizes, strict=False):
+            if size is not None:
+                dim.dim_value = size
+    return random_feeds(fixed, 2)
+
+
+def _at_every_site(name: str, model: onnx.ModelProto, offered: Offer) -> ir.Model:
     _, transform = transform_of(name)
     editor = Editor(opened(model))
-    for action in transform.sites(editor.model, offer()):
+    for action in transform.sites(editor.model, offered):
         mark = editor.mark()
         if isinstance(transform.apply(editor, action, NoEvidence()), Rejection):
             editor.undo(mark)
@@ -245,9 +278,10 @@ def _check_refused(name: str, path: Path) -> None:
     notes: dict[str, str] = dict(_NOTE.findall(text))
     graph = opened(parser.parse_model(text))
     _, transform = transform_of(name)
-    listed = transform.sites(graph, offer())
+    listed = transform.sites(graph, _offered(text))
     _require(not listed, f"{name} lists {[a.site for a in listed]} in {path.name}")
-    action = Action.of(name, notes["site"], version=transform.version)
+    head = Action.of(name, notes["site"], version=transform.version).text
+    action = Action.parse(f"{head} {notes.get('parameters', '')}")
     made = transform.apply(Editor(graph), action, NoEvidence())
     if not isinstance(made, Rejection):
         raise ExamFailed(f"{name} applies at {action.site!r} in {path.name}")
@@ -285,13 +319,28 @@ def _check_count(transform: Transform, applied: Applied, before: int, offered: O
     _require(len(left) < before + _SITES_GROW_AT_MOST, text)
 
 
-def _check_contract(before: ir.Model, after: ir.Model, where: str) -> None:
+def _check_contract(before: ir.Model, after: ir.Model, where: str, *, frozen: bool) -> None:
     def described(values: Sequence[ir.Value]) -> list[tuple[str | None, str, str]]:
         return [(value.name, str(value.dtype), str(value.shape)) for value in values]
 
     for kind in ("inputs", "outputs"):
-        old, new = (described(getattr(graph.graph, kind)) for graph in (before, after))
-        _require(old == new, f"{where} changed the {kind}: {old} became {new}")
+        old, new = (list(getattr(graph.graph, kind)) for graph in (before, after))
+        same = described(old) == described(new) or (frozen and _narrowed(old, new))
+        text = f"{where} changed the {kind}: {described(old)} became {described(new)}"
+        _require(same, text)
+
+
+def _narrowed(old: Sequence[ir.Value], new: Sequence[ir.Value]) -> bool:
+    """Whether nothing changed but that free sizes are fixed."""
+    if [(v.name, v.dtype) for v in old] != [(v.name, v.dtype) for v in new]:
+        return False
+    return all(_fits(one.shape, other.shape) for one, other in zip(old, new, strict=True))
+
+
+def _fits(old: ir.ShapeProtocol | None, new: ir.ShapeProtocol | None) -> bool:
+    if old is None or new is None or len(old) != len(new):
+        return old is None
+    return all(a == b or not isinstance(a, int) for a, b in zip(old, new, strict=True))
 
 
 def _outputs(model: bytes, feeds: Sequence[Feed]) -> list[Mapping[str, npt.NDArray[Any]]]:

@@ -13,7 +13,7 @@ everywhere.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -52,11 +52,16 @@ class Offer:
         profile: Of the device that the model is for.
         data: Whether there is calibration data.
         contrib: Whether operators of `com.microsoft` are allowed (`--ops onnx` forbids them).
+        freeze: Input name to the only shape that the built models need to take, None for what
+            stays free; empty where the user allows no such thing.
     """
 
     profile: DeviceProfile
     data: bool = True
     contrib: bool = True
+    freeze: Mapping[str, tuple[int | None, ...]] = field(
+        default_factory=dict[str, tuple[int | None, ...]]
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
