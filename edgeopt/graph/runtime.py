@@ -23,13 +23,15 @@ from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
 from edgeopt.graph.read import describe
-from edgeopt.graph.write import to_proto
+from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, copy_of, to_proto, weight_bytes
 
 # The runtime has no types: everything of it is Any from here on.
 _ort = cast("Any", onnxruntime)
 _state = cast("Any", onnxruntime_pybind11_state)  # pyright: ignore[reportUnknownArgumentType]
 
 Array = npt.NDArray[Any]
+_LIGHT_BYTES = 1024
+_NO_FILE = "given-in-memory"
 _LEVELS: Mapping[str, str] = {
     "off": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -72,6 +74,7 @@ class Session:
         model: A file (with its external data beside it) or the bytes of a self-contained model.
         settings: Provider, threads and optimization level.
         profile: A folder and prefix for the runtime's own profile; written by `end_profile`.
+        weights: Constants that the bytes only name, as `light_proto` takes them out.
 
     Raises:
         RuntimeFailure: The runtime does not take the model.
@@ -83,8 +86,12 @@ class Session:
         settings: RuntimeSettings = RuntimeSettings(),  # noqa: B008
         *,
         profile: Path | None = None,
+        weights: Mapping[str, Array] | None = None,
     ) -> None:
         options = _options(settings, profile)
+        if weights:
+            held = [_ort.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
+            options.add_external_initializers(list(weights), held)
         source = str(model) if isinstance(model, Path) else model
         providers = [(settings.provider, dict(settings.options))]
         self._where = str(model) if isinstance(model, Path) else ""
@@ -124,6 +131,34 @@ class Session:
         return RuntimeFailure(f"{what}: {reason(error)}", where=self._where)
 
 
+def light_proto(
+    graph: ir.Model, limit_bytes: int = EXTERNAL_ABOVE_BYTES
+) -> tuple[onnx.ModelProto, dict[str, Array]]:
+    """The graph as a message that can be serialised, and the constants that it only names.
+
+    Args:
+        graph: Unchanged.
+        limit_bytes: Where all constants together are larger, none of the main graph that has a
+            size worth it stays in the message: protobuf ends at 2 GiB.
+    """
+    if weight_bytes(graph) <= limit_bytes:
+        return to_proto(graph), {}
+    copy, weights = copy_of(graph), dict[str, Array]()
+    for name, value in copy.graph.initializers.items():
+        tensor = value.const_value
+        if tensor is not None and tensor.nbytes >= _LIGHT_BYTES:
+            weights[name] = np.ascontiguousarray(tensor.numpy())
+            value.const_value = ir.ExternalTensor(
+                _NO_FILE,
+                0,
+                tensor.nbytes,
+                tensor.dtype,
+                shape=ir.Shape(tensor.shape.numpy()),
+                name=name,
+            )
+    return ir.to_proto(copy), weights
+
+
 def reason(error: Exception) -> str:
     """The first line of a runtime error, without its prefixes and source paths."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -159,6 +194,7 @@ def observe(
     feeds: Iterable[Feed],
     *,
     settings: RuntimeSettings = RuntimeSettings(optimization="basic"),  # noqa: B008
+    limit_bytes: int = EXTERNAL_ABOVE_BYTES,
 ) -> Iterator[dict[str, Array]]:
     """Values of a graph, feed after feed: only one feed's values are ever in memory.
 
@@ -167,6 +203,7 @@ def observe(
         names: Values of the main graph: intermediates, inputs, outputs or initializers.
         feeds: Inputs.
         settings: The level must keep names: `off` or `basic`.
+        limit_bytes: See `light_proto`.
 
     Yields:
         Name to array, in the order of `names`.
@@ -176,7 +213,7 @@ def observe(
         ModelError: A name that the main graph does not have.
     """
     wanted = list(dict.fromkeys(names))
-    model = to_proto(graph)
+    model, weights = light_proto(graph, limit_bytes)
     have = {info.name for info in model.graph.output}
     made = {name for node in model.graph.node for name in node.output}
     constants = {t.name: t for t in model.graph.initializer}
@@ -191,11 +228,11 @@ def observe(
         if name not in have:
             model.graph.output.add().name = name
     fixed = {
-        name: ir.from_proto(constants[name]).numpy()
+        name: weights[name] if name in weights else ir.from_proto(constants[name]).numpy()
         for name in wanted
         if name in constants and name not in made
     }
-    session = Session(model.SerializeToString(), settings)
+    session = Session(model.SerializeToString(), settings, weights=weights)
     for feed in feeds:
         found = session.run(feed, computed) if computed else {}
         yield {

@@ -54,6 +54,11 @@ def space_of(
         feed=given[0],
         data_digest="sha256:data",
     )
+    return GraphSpace(workshop, usual_offer(types, block))
+
+
+def usual_offer(types: QuantizationTypes | None = None, block: int = 4) -> Offer:
+    """What a processor with 8-bit kernels is offered."""
     profile = DeviceProfile(
         name="field",
         title="field",
@@ -61,7 +66,7 @@ def space_of(
         channel_block=block,
         quantization=types or QuantizationTypes(),
     )
-    return GraphSpace(workshop, Offer(profile=profile))
+    return Offer(profile=profile)
 
 
 def images(given: int, made: int) -> tuple[list[Info], list[Info]]:
