@@ -1,9 +1,11 @@
 """The exam of the shelf `prune`: removing channels equals making sure that nobody reads them.
 
-    examine_prune(name, model)
+    examine_prune(name, model)              removed channels
+    examine_held(name, model, evidence)     values held at their mean
 
 The oracle is independent of how the removal is done: on a clone the weights that read the removed
 channels become zero, nothing changes its shape, and the outputs must be those of the smaller net.
+Of a held value the runtime says the mean, and the clone reads that as a constant in its place.
 """
 
 from collections.abc import Sequence
@@ -18,7 +20,7 @@ from edgeopt.core.action import Action
 from edgeopt.core.data import Feed
 from edgeopt.core.profile import DeviceProfile
 from edgeopt.graph.editor import Editor, array_of
-from edgeopt.graph.runtime import Session
+from edgeopt.graph.runtime import Session, observe
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing.graphs import random_feeds
 from edgeopt.testing.transform_exam import Applied, ExamFailed, examine, opened
@@ -58,6 +60,43 @@ def examine_prune(
         zeroed = _unread(model, one.graph, one.action)
         _require_equal(zeroed, one.graph, given, where)
     return applied
+
+
+def examine_held(
+    name: str, model: onnx.ModelProto, samples: Sequence[Feed], evidence: Evidence
+) -> tuple[Applied, ...]:
+    """`examine`, and at every site: fewer nodes, and outputs as with its value at the mean.
+
+    Args:
+        name: Of a transform whose sites are values [N, C, 1, ...] that it holds.
+        model: Float.
+        samples: What the evidence knows.
+        evidence: Over these samples.
+
+    Raises:
+        ExamFailed: One of these does not hold; says at which site.
+    """
+    fresh = random_feeds(model, 2, seed=7)
+    applied = examine(name, model, evidence=evidence)
+    for one in applied:
+        where = f"{name} at {one.action.site!r}"
+        graph = opened(model)
+        if not len(list(one.graph.graph)) < len(list(graph.graph)):
+            raise ExamFailed(f"{where} removed no nodes")
+        _require_equal(_held(graph, one.action.site, samples), one.graph, fresh, where)
+    return applied
+
+
+def _held(graph: ir.Model, site: str, samples: Sequence[Feed]) -> ir.Model:
+    """The graph, whoever read a value reading its mean a channel over the samples."""
+    found = [values[site] for values in observe(graph, [site], samples)]
+    total = np.concatenate(found).astype(np.float64)
+    axes = tuple(axis for axis in range(total.ndim) if axis != 1)
+    editor = Editor(graph)
+    value = next(v for node in graph.graph for v in node.outputs if v.name == site)
+    mean = total.mean(axis=axes, keepdims=True).astype(found[0].dtype)
+    editor.replace_uses(value, editor.initializer(f"{site}/mean", mean))
+    return graph
 
 
 def _unread(model: onnx.ModelProto, pruned: ir.Model, action: Action) -> ir.Model:

@@ -5,7 +5,7 @@ there (`apply`). The shelf it lies on is its contract, and decides its exam:
 
     rewrite, fuse   equal outputs within the runtime's own tolerance
     quantize        declared precision, error bounded
-    prune           removing a group equals zeroing it
+    prune           removing a group equals zeroing it, holding a value equals its mean
     repair          nearer to the baseline, structure unchanged
 
 `sites` may look at the device's profile; `apply` never does, so that a recipe means the same
