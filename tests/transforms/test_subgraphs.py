@@ -1,0 +1,291 @@
+"""Transforms in the bodies of If, Loop and Scan, each verified by the runtime."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from onnx import helper
+
+from edgeopt import plugins
+from edgeopt.core.action import Action
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.data import Feed
+from edgeopt.graph.bodies import maker, out_of_sight, parents
+from edgeopt.graph.check import check
+from edgeopt.graph.editor import Editor
+from edgeopt.graph.normalize import normalize
+from edgeopt.graph.read import read_model
+from edgeopt.graph.runtime import Session
+from edgeopt.graph.write import to_bytes
+from edgeopt.store.artifacts import ArtifactStore
+from edgeopt.testing.graphs import Builder, as_graph, random_feeds, write
+from edgeopt.testing.quantize_exam import evidence_of, lowered_counts
+from edgeopt.testing.transform_exam import NoEvidence, offer
+from edgeopt.transforms.base import EXACT, STAGES, Rejection
+from edgeopt.transforms.bodies import enters, sites_of
+from edgeopt.transforms.replay import Built, Workshop, attempt
+from edgeopt.transforms.space import GraphSpace
+from edgeopt.transforms.stages import transform_of
+from tests.transforms.nested_nets import (
+    ROWS,
+    WIDTH,
+    body,
+    branched,
+    chosen,
+    finished,
+    info,
+    looped,
+    nested,
+    positive,
+    product,
+    random_nest,
+    scanned,
+    shared,
+)
+
+LEVELS = ("off", "basic", "extended", "all")
+
+
+def _space(folder: Path, model: onnx.ModelProto) -> GraphSpace:
+    workshop = Workshop(
+        read_model(write(model, folder)),
+        evidence=evidence_of(model, ArtifactStore(folder)),
+        opset_ceiling=21,
+        feed=random_feeds(model)[0],
+        data_digest="sha256:data",
+    )
+    return GraphSpace(workshop, offer())
+
+
+def _dynamic(space: GraphSpace) -> ir.Model:
+    """Every product dynamic, in whatever graph it lies."""
+    graph = space.workshop.normalized
+    listed = sites_of("quantize", transform_of("dynamic_matmul")[1], graph, space.offer)
+    return space.workshop.build(space.workshop.recipe(listed)).graph
+
+
+def _exact(space: GraphSpace) -> Built:
+    """All exact transforms on, proven by the runtime on real inputs."""
+    codes = [int(choice.family in EXACT) for choice in space.choices]
+    built = space.workshop.build(space.decode(codes))
+    space.workshop.verify(built)
+    return built
+
+
+def _feeds(*signs: float) -> list[Feed]:
+    values = np.random.default_rng(3).normal(size=(ROWS, WIDTH)).astype(np.float32)
+    return [{"x": np.asarray(np.abs(values) * sign, np.float32)} for sign in signs]
+
+
+def _outputs(model: bytes, feeds: list[Feed], level: str = "all") -> list[Mapping[str, np.ndarray]]:
+    session = Session(model, RuntimeSettings(optimization=level))
+    return [session.run(feed) for feed in feeds]
+
+
+def _near(one: bytes, other: bytes, feeds: list[Feed], relative: float, level: str = "all") -> None:
+    for a, b in zip(_outputs(one, feeds, "off"), _outputs(other, feeds, level), strict=True):
+        for name, array in a.items():
+            scale = max(float(np.abs(array).max()), 1.0)
+            assert np.abs(array - b[name]).max() <= relative * scale
+
+
+def _operators(graph: ir.Model) -> list[str]:
+    return [node.op_type for node in graph.graph.all_nodes()]
+
+
+def _looping(kind: str) -> onnx.ModelProto:
+    b = Builder()
+    repeat = looped if kind == "Loop" else scanned
+    return finished(b, repeat(b, "x", "again", lambda inner, given: product(inner, given, "mm")))
+
+
+def test_both_branches_of_an_if_are_quantized_and_run_in_integers(tmp_path: Path) -> None:
+    """Each branch has its site in the space's choices, and executes an integer product."""
+    space = _space(tmp_path, chosen())
+    names = [choice.name for choice in space.choices if choice.family == "quantize"]
+    assert set(names) == {"quantize:then_mm", "quantize:else_mm"}
+    graph = _dynamic(space)
+    assert "MatMul" not in _operators(graph)
+    for feed in _feeds(1, -1):
+        counts = lowered_counts(graph, feed)
+        assert counts.get("MatMul", 0) == 0
+        assert counts.get("DynamicQuantizeMatMul", 0) + counts.get("MatMulInteger", 0) == 1
+    _near(chosen().SerializeToString(), to_bytes(graph), _feeds(1, -1), 0.03)
+
+
+def test_one_branch_alone_can_be_quantized(tmp_path: Path) -> None:
+    """A site in a body is a decision of its own."""
+    space = _space(tmp_path, chosen())
+    action = next(c for c in space.choices if c.name == "quantize:else_mm").alternatives[1]
+    graph = space.workshop.build(space.workshop.recipe(action)).graph
+    assert sorted(set(_operators(graph)) & {"MatMul", "MatMulInteger"}) == [
+        "MatMul",
+        "MatMulInteger",
+    ]
+
+
+@pytest.mark.parametrize("kind", ["Loop", "Scan"])
+def test_a_product_in_a_loop_runs_in_integers(tmp_path: Path, kind: str) -> None:
+    """The body of Loop or Scan is quantized, and runs at every level."""
+    model = _looping(kind)
+    graph = _dynamic(_space(tmp_path, model))
+    check(graph)
+    counts = lowered_counts(graph, _feeds(1)[0])
+    assert counts.get("MatMul", 0) == 0
+    assert counts.get("DynamicQuantizeMatMul", 0) + counts.get("MatMulInteger", 0) > 0
+    for level in LEVELS:
+        _near(model.SerializeToString(), to_bytes(graph), _feeds(1, -1), 0.05, level)
+
+
+def test_products_of_nested_bodies_are_quantized(tmp_path: Path) -> None:
+    """An If in a Loop in an If: every product at every depth."""
+    graph = _dynamic(_space(tmp_path, nested()))
+    check(graph)
+    assert "MatMul" not in _operators(graph)
+    assert _operators(graph).count("MatMulInteger") == 4
+    _near(nested().SerializeToString(), to_bytes(graph), _feeds(1, -1), 0.1)
+
+
+def test_a_weight_that_several_graphs_share_is_coded_once(tmp_path: Path) -> None:
+    """Codes of one weight lie once in the file, where every reader sees them."""
+    graph = _dynamic(_space(tmp_path, shared()))
+    check(graph)
+    assert out_of_sight(graph) is None
+    held = [
+        tuple(value.shape or ())
+        for part in (graph.graph, *parents(graph))
+        for value in part.initializers.values()
+        if value.dtype is ir.DataType.INT8
+    ]
+    assert held.count((WIDTH, WIDTH)) == 1
+    _near(shared().SerializeToString(), to_bytes(graph), _feeds(1, -1), 0.1)
+
+
+def test_a_weight_that_two_branches_share_moves_to_where_both_see_it() -> None:
+    """The second body asks for the constant of the first: it goes to the main graph, and back."""
+    graph = normalize(as_graph(chosen()))
+    start = to_bytes(graph)
+    editor = Editor(graph)
+    then, other = (maker(graph, name) for name in ("then_mm", "else_mm"))
+    assert then is not None
+    assert other is not None
+    array = np.arange(4, dtype=np.float32)
+    first = editor.inside(then).initializer("both", array)
+    assert then.initializers["both"] is first
+    assert editor.inside(other).initializer("both", array) is first
+    assert graph.graph.initializers["both"] is first
+    apart = editor.inside(other).initializer("both", array + 1)
+    assert apart.name == "both+"
+    editor.undo()
+    assert to_bytes(graph) == start
+
+
+def test_an_outer_value_that_a_body_reads_may_be_rewritten(tmp_path: Path) -> None:
+    """A convolution folds its normalization although the result is read in a body alone."""
+    b = Builder()
+    b.batchnorm(b.conv("x", "conv", (3, 4), bias=False), "bn", 4)
+    b.node("ReduceSum", ["x"], "sum", keepdims=0)
+    b.node("Greater", ["sum", b.constant("zero", np.zeros((), np.float32))], "positive")
+    shape = (1, 4, 8, 8)
+    sides = [
+        helper.make_graph([helper.make_node(op, ["bn"], [op])], op, [], [info(op, shape=shape)])
+        for op in ("Relu", "Neg")
+    ]
+    b.node("If", ["positive"], "y", then_branch=sides[0], else_branch=sides[1])
+    model = b.model([("x", "float32", (1, 3, 8, 8))], [("y", "float32", shape)])
+    built = _exact(_space(tmp_path, model))
+    assert "BatchNormalization" not in _operators(built.graph)
+
+
+def test_rules_do_not_carry_values_out_of_a_body(tmp_path: Path) -> None:
+    """An Identity of an outer value is what makes it a body's output: it stays."""
+    b, then, other = Builder(), Builder(1), Builder(2)
+    product(b, "x", "first")
+    then.node("Identity", ["first"], "same")
+    other.node("Neg", ["first"], "negative")
+    sides = body(then, "same", []), body(other, "negative", [])
+    space = _space(tmp_path, finished(b, branched(b, positive(b, "x", "sign"), "if_y", *sides)))
+    editor = Editor(space.workshop.normalized.clone())
+    made = attempt(editor, Action.of("drop_dead", "same"), NoEvidence())
+    assert isinstance(made, Rejection)
+    assert "border of a body" in made.reason
+    assert "Identity" in _operators(_exact(space).graph)
+
+
+def test_what_follows_from_data_stays_out_of_bodies(tmp_path: Path) -> None:
+    """No static quantization in a body, where no value can be observed."""
+    space = _space(tmp_path, chosen())
+    static = transform_of("static_qdq")[1]
+    assert not enters("quantize", static)
+    assert not list(sites_of("quantize", static, space.workshop.normalized, space.offer))
+    assert not enters("prune", transform_of("channels_l1")[1])
+
+
+def test_products_in_local_functions_are_quantized(tmp_path: Path) -> None:
+    """A function of the model is inlined, and its product is a site like any other."""
+    inner = [
+        helper.make_node("MatMul", ["a", "w"], ["mm"]),
+        helper.make_node("Relu", ["mm"], ["out"]),
+    ]
+    opsets = [helper.make_opsetid("", 17)]
+    function = helper.make_function("local", "Layer", ["a", "w"], ["out"], inner, opsets)
+    b = Builder()
+    b.weight("w", WIDTH, WIDTH, scale=0.2)
+    b.node("Layer", ["x", "w"], "layer", domain="local")
+    shape = (ROWS, WIDTH)
+    model = b.model(
+        [("x", "float32", shape)], [("layer", "float32", shape)], domains=[("local", 1)]
+    )
+    model.functions.append(function)
+    graph = _dynamic(_space(tmp_path, model))
+    assert "MatMulInteger" in _operators(graph)
+    assert "MatMul" not in _operators(graph)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_random_nests_keep_their_promises(data: st.DataObject) -> None:
+    """All that applies: valid, loads at every level, same contract, exact rules exact."""
+    model = random_nest(lambda below: data.draw(st.integers(0, below - 1)))
+    given = model.SerializeToString()
+    source = as_graph(model)
+    start = to_bytes(source)
+    graph = normalize(source, feed=_feeds(1)[0])
+    assert to_bytes(source) == start
+    before = to_bytes(graph)
+    editor = Editor(graph.clone())
+    for family in STAGES[:2]:
+        _do_all(editor, family)
+    check(editor.model)
+    for level in LEVELS:
+        _near(given, to_bytes(editor.model), _feeds(1, -1), 2e-4, level)
+    _do_all(editor, "quantize")
+    check(editor.model)
+    for level in LEVELS:
+        for made in _outputs(to_bytes(editor.model), _feeds(1, -1), level):
+            assert np.isfinite(made["y"]).all()
+    for kind in ("inputs", "outputs"):
+        old, new = (getattr(g.graph, kind) for g in (graph, editor.model))
+        assert [(v.name, v.dtype, v.shape) for v in old] == [
+            (v.name, v.dtype, v.shape) for v in new
+        ]
+    editor.undo()
+    assert to_bytes(editor.model) == before
+
+
+def _do_all(editor: Editor, family: str) -> None:
+    """Every action of a shelf that may enter bodies, where it applies; undone where rejected."""
+    shelf = plugins.SHELVES[family]
+    for name in shelf.names():
+        transform = transform_of(name)[1]
+        if not enters(family, transform):  # type: ignore[arg-type]
+            continue
+        for action in tuple(sites_of(family, transform, editor.model, offer())):  # type: ignore[arg-type]
+            mark = editor.mark()
+            if isinstance(attempt(editor, action, NoEvidence()), Rejection):
+                editor.undo(mark)
