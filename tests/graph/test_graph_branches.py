@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import helper, numpy_helper
+from onnx import helper
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.graph.branches import settle_branches
@@ -104,18 +104,24 @@ def test_a_condition_that_is_an_input_stays() -> None:
     assert "If" in _operators(graph)
 
 
+def _three_outputs(op: str) -> onnx.GraphProto:
+    inner = Builder()
+    inner.node("Identity", [inner.node(op, ["x"], f"{op}.a")], f"{op}.b")
+    inner.node("Identity", [inner.constant(f"{op}.w", np.ones((1, 4), np.float32))], f"{op}.c")
+    shapes: dict[str, tuple[int | str, ...]] = {"a": ("N", 4), "b": ("N", 4), "c": (1, 4)}
+    infos = [helper.make_tensor_value_info(f"{op}.{n}", FLOAT, s) for n, s in shapes.items()]
+    return helper.make_graph(inner.nodes, op, [], infos, inner.initializers)
+
+
 def test_branches_that_hand_on_what_they_see() -> None:
     """One value as two outputs, and a constant as output of the If."""
     b = Builder()
-    info = [helper.make_tensor_value_info(n, FLOAT, ("N", 4)) for n in ("a", "b", "c")]
-    weight = numpy_helper.from_array(np.ones((1, 4), np.float32), "w")
-    nodes = [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Identity", ["a"], ["b"])]
-    nodes.append(helper.make_node("Identity", ["w"], ["c"]))
-    info[2] = helper.make_tensor_value_info("c", FLOAT, (1, 4))
-    then = helper.make_graph(nodes, "then", [], info, [weight])
+    sides = [_three_outputs("Relu"), _three_outputs("Neg")]
     b.constant("known", np.asarray(True))
     b.nodes.append(
-        helper.make_node("If", ["known"], ["p", "q", "r"], then_branch=then, else_branch=then)
+        helper.make_node(
+            "If", ["known"], ["p", "q", "r"], then_branch=sides[0], else_branch=sides[1]
+        )
     )
     shape: Dimensions = ("N", 4)
     outputs = [(name, "float32", shape) for name in ("p", "q")]
