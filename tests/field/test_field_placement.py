@@ -82,7 +82,7 @@ def test_add_between_integers(activation: str, tmp_path: Path) -> None:
 
 
 def test_normalization_behind_relu(tmp_path: Path) -> None:
-    """ORT 9938: a normalization that nothing can take in is an island, and counted as one."""
+    """ORT 9938: a normalization behind Relu is no float island between two integer layers."""
     b = Builder()
     b.conv("x", "conv", (3, 8))
     b.node("Relu", ["conv"], "relu")
@@ -93,8 +93,8 @@ def test_normalization_behind_relu(tmp_path: Path) -> None:
     graph = built(space, integers(space))
     found = placement(graph, SMALL_IMAGE)
     assert signal_db(model, graph) > 25
-    assert found.ran == found.asked == 2
-    assert found.islands == 1
+    assert found.ran == found.asked >= 2
+    assert found.islands == 0
 
 
 def test_an_excluded_layer_in_integers_is_a_trap(tmp_path: Path) -> None:
