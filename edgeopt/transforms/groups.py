@@ -121,8 +121,15 @@ def is_constant(value: ir.Value | None) -> bool:
 
 
 def is_weighted(node: ir.Node) -> bool:
-    """Whether a node multiplies an activation with a constant weight."""
+    """Whether a node multiplies an activation with a constant weight.
+
+    Not a weighted sum of squares, as normalizations take it: it has twice the dynamic range of
+    what is squared, and eight bits hold the loud values only.
+    """
     if node.op_type not in WEIGHTED or node.domain not in ("", "ai.onnx") or len(node.inputs) < 2:
+        return False
+    before = None if node.inputs[0] is None else node.inputs[0].producer()
+    if before is not None and is_square(before):
         return False
     return is_constant(node.inputs[1]) and not is_constant(node.inputs[0])
 
@@ -216,7 +223,9 @@ def groups(model: ir.Model, *, at_most: int = GROUPS_AT_MOST) -> tuple[Group, ..
         at_most: Neighbouring groups are merged until no more than so many are left.
     """
     members = _members(model.graph)
-    stem = members[:1] if stem_of(model.graph) is not None else []
+    # By the operator alone: borders of blocks must not move with what rewrites make of the stem.
+    first = next((node for node in model.graph if is_weighted(node)), None)
+    stem = members[:1] if first is not None and first.op_type == "Conv" else []
     rest = members[len(stem) :]
     size = -(-len(rest) // (at_most - len(stem)))
     blocks = [rest[start : start + size] for start in range(0, len(rest), size or 1)]
@@ -332,8 +341,12 @@ def _is_float_arithmetic(node: ir.Node, sources: Sequence[ir.Value]) -> bool:
 
     A square has twice the dynamic range of its operand; eight bits hold the loud values only.
     """
-    square = node.op_type == "Mul" and len(sources) == 2 and sources[0] is sources[1]
-    return square or any(_is_error_function(value) for value in sources)
+    return is_square(node) or any(_is_error_function(value) for value in sources)
+
+
+def is_square(node: ir.Node) -> bool:
+    """Whether a node is the product of a value with itself."""
+    return node.op_type == "Mul" and len(node.inputs) == 2 and node.inputs[0] is node.inputs[1]
 
 
 def _is_error_function(value: ir.Value) -> bool:

@@ -45,7 +45,7 @@ class _Fold:
 
 
 def _match(norm: ir.Node) -> _Fold | Rejection:
-    if integer(norm, "training_mode", 0) or any(_used(output) for output in norm.outputs[1:]):
+    if normalises_batch(norm):
         return refuse("it normalises with the statistics of the batch", norm)
     value = input_of(norm, 0)
     layer = None if value is None else value.producer()
@@ -56,11 +56,11 @@ def _match(norm: ir.Node) -> _Fold | Rejection:
     constants = constants_of(layer)
     if isinstance(constants, Rejection):
         return constants
-    affine = _affine(norm)
-    if isinstance(affine, Rejection):
-        return affine
+    numbers = affine(norm)
+    if isinstance(numbers, Rejection):
+        return numbers
     weight, bias = constants
-    factor, shift = affine
+    factor, shift = numbers
     before = _bias(layer, bias, len(factor))
     if before is None:
         return refuse("its bias differs from row to row", layer)
@@ -69,11 +69,16 @@ def _match(norm: ir.Node) -> _Fold | Rejection:
     return _Fold(layer, norm, weight, factor, before * factor + shift)
 
 
+def normalises_batch(norm: ir.Node) -> bool:
+    """Whether it is in training mode: its statistics are those of the batch."""
+    return bool(integer(norm, "training_mode", 0)) or any(map(_used, norm.outputs[1:]))
+
+
 def _used(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
-def _affine(norm: ir.Node) -> tuple[Floats, Floats] | Rejection:
+def affine(norm: ir.Node) -> tuple[Floats, Floats] | Rejection:
     """The normalization as `y = x * factor + shift`."""
     arrays = [array_of(input_of(norm, index)) for index in range(1, 5)]
     wide = [array.astype(np.float64) for array in arrays if array is not None]
