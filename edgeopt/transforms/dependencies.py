@@ -70,11 +70,17 @@ def channel_groups(model: ir.Model) -> tuple[ChannelGroup, ...]:
     return walk.groups()
 
 
+def why_none(model: ir.Model, name: str) -> str:
+    """Why no channels can be removed at a site that `channel_groups` does not list."""
+    return _Walk(model.graph).why_none(name)
+
+
 class _Walk:
     """One pass over a sorted graph."""
 
     def __init__(self, graph: ir.Graph) -> None:
         self._parent: dict[ir.Value, ir.Value] = {}
+        self._in_the_way: dict[ir.Value, ir.Node] = {}
         self._frozen: set[ir.Value] = set()
         self._held: dict[ir.Value, list[tuple[str, object]]] = {}
         for value in (*graph.inputs, *graph.outputs):
@@ -100,6 +106,23 @@ class _Walk:
         for group in complete:
             group.width = _size(group.producers[0].inputs[1], _row_axis(group.producers[0]))
         return tuple(complete)
+
+    def why_none(self, name: str) -> str:
+        value = next((value for value in self._parent if value.name == name), None)
+        if value is None:
+            return "no operator whose channels are followed makes this value"
+        root = self._root(value)
+        tied = [other for other in self._frozen if self._root(other) is root]
+        for other in tied:
+            node = self._in_the_way.get(other)
+            if node is not None:
+                return (
+                    f"its channels meet {node.op_type} {node.outputs[0].name!r}, behind which "
+                    "removing them is not proven possible"
+                )
+        if tied:
+            return f"its channels are those of {tied[0].name!r}, an input or output of the model"
+        return "no layer both makes these channels and another one reads them"
 
     def _root(self, value: ir.Value) -> ir.Value:
         self._parent.setdefault(value, value)
@@ -132,6 +155,7 @@ class _Walk:
         for value in (*node.inputs, *node.outputs):
             if value is not None and array_of(value) is None:
                 self._freeze(value)
+                self._in_the_way.setdefault(value, node)
 
     def conv(self, node: ir.Node) -> bool:
         source, made = node.inputs[0], node.outputs[0]

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
+from edgeopt.graph.check import check
 from edgeopt.graph.read import open_graph, read_model
 from edgeopt.graph.runtime import Session, observe
 from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, weight_bytes, write_model
@@ -19,13 +20,12 @@ from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 from edgeopt.testing.quantize_exam import evidence_of
+from edgeopt.transforms.quantize.static_qdq import PLUGIN as STATIC
 from edgeopt.transforms.replay import Workshop
-from edgeopt.transforms.space import GraphSpace
 from tests.field.as_user import (
     LEVELS,
     built,
     integers,
-    offered,
     ratio_db,
     space_of,
     usual_offer,
@@ -108,8 +108,11 @@ def test_two_gigabytes(tmp_path: Path) -> None:
         feed=feeds[0],
         data_digest="sha256:data",
     )
-    space = GraphSpace(workshop, usual_offer())
-    made = built(space, space.workshop.recipe(offered(space, "static_qdq")[-3:]))
+    listed = STATIC.sites(workshop.normalized, usual_offer())
+    actions = {action.site: action for action in reversed(listed)}.values()
+    assert len(actions) == 3
+    made = workshop.build(workshop.recipe(actions)).graph
+    check(made)
     assert weight_bytes(made) < weight_bytes(floats) / 3
     out = tmp_path / "out.onnx"
     write_model(made, out)

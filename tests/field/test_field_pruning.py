@@ -58,13 +58,31 @@ def test_removing_channels_equals_zeroing_them(net) -> None:
     examine_prune("channels_l1", net())
 
 
-def test_what_is_not_proven_is_refused(tmp_path: Path) -> None:
-    """Torch-Pruning 481: channels that are shuffled between groups stay, and asking says so."""
+@pytest.mark.parametrize(
+    ("net", "site", "reason"),
+    [
+        (_same_twice, "first", "its channels meet Concat 'both'"),
+        (_split, "first", "its channels meet Split 'left'"),
+        (_split, "conv", "its channels meet Concat 'both'"),
+        (_shuffle, "first", "its channels meet Conv 'grouped'"),
+        (_shuffle, "grouped", "its channels meet Conv 'grouped'"),
+        (_shuffle, "y", "its channels are those of 'y', an input or output"),
+        (_shuffle, "nothing", "no operator whose channels are followed"),
+    ],
+)
+def test_what_is_not_proven_is_refused(net, site: str, reason: str, tmp_path: Path) -> None:
+    """Torch-Pruning 481: joined, split or shuffled channels stay, and asking says what is in the way."""
+    space = space_of(net(), tmp_path)
+    assert site not in {action.site for action in offered(space, "channels_l1")}
+    wanted = Action.of("channels_l1", site, version=PLUGIN.version, keep=4)
+    with pytest.raises(ActionRejected, match=reason):
+        alone(space, wanted)
+
+
+def test_a_shuffled_block_is_pruned_where_it_can_be(tmp_path: Path) -> None:
+    """Torch-Pruning 146: the last layer of a ShuffleNet block is offered, the others are not."""
     space = space_of(_shuffle(), tmp_path)
     assert {action.site for action in offered(space, "channels_l1")} == {"last"}
-    wanted = Action.of("channels_l1", "grouped", version=PLUGIN.version, keep=8)
-    with pytest.raises(ActionRejected, match="proven"):
-        alone(space, wanted)
 
 
 @pytest.mark.parametrize("block", [4, 8, 16])

@@ -15,7 +15,7 @@ import onnx_ir as ir
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of
 from edgeopt.transforms.base import Evidence, Offer, Rejection
-from edgeopt.transforms.dependencies import ChannelGroup, Cut, channel_groups
+from edgeopt.transforms.dependencies import ChannelGroup, Cut, channel_groups, why_none
 
 RATIOS = (0.25, 0.5)
 """Shares of the channels that are removed."""
@@ -50,7 +50,7 @@ class ChannelsL1:
         """Keep the `keep` channels with the largest norms."""
         group = next((g for g in channel_groups(editor.model) if g.name == action.site), None)
         if group is None:
-            return Rejection(reason="no channels here whose removal is proven possible")
+            return Rejection(reason=why_none(editor.model, action.site))
         count = int(action.get("keep"))
         if not 0 < count < group.width:
             return Rejection(reason=f"it has {group.width} channels, {count} cannot be kept")
