@@ -71,7 +71,7 @@ def test_removing_channels_equals_zeroing_them(net) -> None:
     ],
 )
 def test_what_is_not_proven_is_refused(net, site: str, reason: str, tmp_path: Path) -> None:
-    """Torch-Pruning 481: joined, split or shuffled channels stay, and asking says what is in the way."""
+    """Torch-Pruning 481: channels that are joined or split stay, and asking says why."""
     space = space_of(net(), tmp_path)
     assert site not in {action.site for action in offered(space, "channels_l1")}
     wanted = Action.of("channels_l1", site, version=PLUGIN.version, keep=4)
