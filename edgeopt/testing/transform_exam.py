@@ -8,6 +8,7 @@ Each takes the name under which the plug-in is found on its shelf. `examine` ret
 applied, so that the exams of other shelves go on from there.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -113,12 +114,15 @@ def offer(
     data: bool = True,
     contrib: bool = True,
     freeze: Mapping[str, tuple[int | None, ...]] | None = None,
+    values: Mapping[str, int | float | bool] | None = None,
 ) -> Offer:
     """What an ordinary processor with 8-bit kernels is offered."""
     profile = DeviceProfile(
         name="exam", title="exam", architecture="x86_64", quantization=QuantizationTypes()
     )
-    return Offer(profile=profile, data=data, contrib=contrib, freeze=freeze or {})
+    return Offer(
+        profile=profile, data=data, contrib=contrib, freeze=freeze or {}, values=values or {}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,8 +215,9 @@ def examine_golden(name: str, folder: Path) -> Mapping[str, str]:
 
     A `before.txt` has its `after.txt`: the graph with the rule done at every site. A
     `must_not_fire_*.txt` has notes `# site: ...` and `# reason: ...`: the rule lists no site in
-    it, and refuses that one with that reason. Both may say what the user froze (`# freeze: x=1x3`),
-    a refusal also the action's parameters as its text has them (`# parameters: shape="1x3"`).
+    it, and refuses that one with that reason. Both may say what the user froze (`# freeze: x=1x3`
+    or `# values: k=2`), a refusal also the action's parameters as its text has them
+    (`# parameters: shape="1x3"`).
 
     Raises:
         ExamFailed: The rule does not fire where it must, or fires where it must not.
@@ -221,7 +226,7 @@ def examine_golden(name: str, folder: Path) -> Mapping[str, str]:
     for path in sorted(folder.glob("before*.txt")):
         text = path.read_text(encoding="utf-8")
         model, offered = parser.parse_model(text), _offered(text)
-        feeds = None if not offered.freeze else _frozen_feeds(model, offered)
+        feeds = _frozen_feeds(model, offered) if offered.freeze or offered.values else None
         applied = examine_exact(name, model, feeds, offered=offered)
         _require(bool(applied), f"{name} lists no site in {path.name}")
         made = _at_every_site(name, model, offered)
@@ -240,13 +245,15 @@ def graph_text(graph: ir.Model) -> str:
 
 
 def _offered(text: str) -> Offer:
-    """What a model in text form is offered: the usual, and what its note says is frozen."""
-    noted = dict(_NOTE.findall(text)).get("freeze", "")
+    """What a model in text form is offered: the usual, and what its notes say is frozen."""
+    notes = dict(_NOTE.findall(text))
+    noted, valued = notes.get("freeze", ""), notes.get("values", "")
     freeze: dict[str, tuple[int | None, ...]] = {}
     for one in noted.split():
         name, _, sizes = one.partition("=")
         freeze[name] = tuple(None if s == "?" else int(s) for s in sizes.split("x"))
-    return offer(freeze=freeze)
+    values = {name: json.loads(n) for name, _, n in (v.partition("=") for v in valued.split())}
+    return offer(freeze=freeze, values=values)
 
 
 def _frozen_feeds(model: onnx.ModelProto, offered: Offer) -> Sequence[Feed]:
@@ -258,7 +265,11 @@ def _frozen_feeds(model: onnx.ModelProto, offered: Offer) -> Sequence[Feed]:
         for dim, size in zip(info.type.tensor_type.shape.dim, sizes, strict=False):
             if size is not None:
                 dim.dim_value = size
-    return random_feeds(fixed, 2)
+    feeds = random_feeds(fixed, 2)
+    return [
+        {**feed, **{n: np.full_like(feed[n], value) for n, value in offered.values.items()}}
+        for feed in feeds
+    ]
 
 
 def _at_every_site(name: str, model: onnx.ModelProto, offered: Offer) -> ir.Model:

@@ -54,6 +54,7 @@ class Offer:
         contrib: Whether operators of `com.microsoft` are allowed (`--ops onnx` forbids them).
         freeze: Input name to the only shape that the built models need to take, None for what
             stays free; empty where the user allows no such thing.
+        values: Input name to the only value that it ever has; as `freeze`.
     """
 
     profile: DeviceProfile
@@ -62,6 +63,7 @@ class Offer:
     freeze: Mapping[str, tuple[int | None, ...]] = field(
         default_factory=dict[str, tuple[int | None, ...]]
     )
+    values: Mapping[str, int | float | bool] = field(default_factory=dict[str, int | float | bool])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

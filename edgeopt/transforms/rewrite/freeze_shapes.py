@@ -3,7 +3,8 @@
     x [N, 3, H, W]  with  shape = "1x3x48x192"  becomes  x [1, 3, 48, 192];  "?" stays free
 
 The same name on other inputs takes the same size. Then what only asked for sizes is computed once
-for all: Shape of a value whose sizes are known, and what Gather or Slice takes of known sizes.
+for all: Shape of a value whose sizes are known, and what Gather or Slice takes of known sizes. An
+If that they decide becomes the branch taken.
 
 The model no longer takes other sizes, so it is offered only for the shapes that the user gave
 (`--freeze`); for these it is exact. It must not fire where the sizes contradict those of the file
@@ -19,6 +20,7 @@ import onnx_ir as ir
 
 from edgeopt.core.action import Action
 from edgeopt.errors import ModelError
+from edgeopt.graph.branches import settle_branches
 from edgeopt.graph.check import check
 from edgeopt.graph.editor import Editor, array_of
 from edgeopt.graph.folding import fold_constants, replace_by_constant
@@ -121,6 +123,7 @@ def _simplify(model: ir.Model) -> None:
         folded = _fold_sizes(model)
         while some := fold_constants(model):
             folded += some
+        folded += settle_branches(model)
         if not folded:
             break
     _drop_unused(model)
