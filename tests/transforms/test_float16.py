@@ -247,9 +247,42 @@ def test_epsilon_that_would_be_zero(tmp_path: Path) -> None:
     b.node("Relu", ["n"], "y")
     model = b.model([("x", "float32", (2, 4))], [("y", "float32", (2, 4))])
     made = in_half(model, tmp_path, feeds=[{"x": np.ones((2, 4), np.float32)}])
-    assert nodes_in(made, ir.DataType.FLOAT) == {"Add", "Sqrt", "Div"}
+    assert nodes_in(made, ir.DataType.FLOAT) == {"ReduceMean", "Add", "Sqrt", "Div"}
     quiet = reference(made, {"x": np.zeros((2, 4), np.float32)})[0]
     assert np.array_equal(quiet, np.zeros((2, 4), np.float32))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "source"), [(1e-12, "x"), (1e-12, "r"), (1e-5, "x"), (1e-5, "r")]
+)
+def test_spelled_normalization_keeps_one_precision(
+    epsilon: float, source: str, tmp_path: Path
+) -> None:
+    """The runtime fuses a spelled LayerNormalization past casts: all of it is on one side."""
+    b = Builder()
+    b.node("Relu", ["x"], "r")
+    b.node("ReduceMean", [source], "m", axes=[-1], keepdims=1)
+    b.node("Sub", [source, "m"], "d")
+    b.node("Pow", ["d", b.constant("two", np.array(2, np.float32))], "p")
+    b.node("ReduceMean", ["p"], "v", axes=[-1], keepdims=1)
+    b.node("Add", ["v", b.constant("eps", np.array(epsilon, np.float32))], "e")
+    b.node("Sqrt", ["e"], "s")
+    b.node("Div", ["d", "s"], "n")
+    b.node("Mul", ["n", b.weight("scale", 8)], "g")
+    b.node("Add", ["g", b.weight("shift", 8)], "l")
+    b.node("Add", ["l", "r"], "sum")
+    b.node("MatMul", ["sum", b.weight("w", 8, 8)], "y")
+    model = b.model([("x", "float32", (4, 8))], [("y", "float32", (4, 8))])
+    made = in_half(model, tmp_path)
+    kept = epsilon < 1e-9 or source == "x"
+    whole = {"ReduceMean", "Sub", "Pow", "Add", "Sqrt", "Div", "Mul"}
+    whole |= {"Relu"} if source == "r" else set[str]()
+    assert nodes_in(made, ir.DataType.FLOAT) == (whole if kept else set())
+    assert {"Add", "MatMul"} <= nodes_in(made, ir.DataType.FLOAT16)
+    for level in ("off", "all"):
+        session = Session(to_bytes(made), RuntimeSettings(optimization=level))
+        assert np.isfinite(session.run(random_feeds(model, 1)[0])["y"]).all()
+    assert sqnr_db(model.SerializeToString(), to_bytes(made), random_feeds(model, 2)) > 50
 
 
 def test_bounds_are_clipped(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ NVIDIA/TensorRT issue 2709). So it is read from the calibrated ranges instead:
 - a value beyond 65504 overflows;
 - a reduction may add up to more than that before it divides or takes a root: the sum of a
   ReduceMean over n elements is n times its result, whatever is added first;
-- a value or a constant that never leaves the subnormals has lost its digits, or is zero.
+- a value or a constant that never leaves the subnormals has lost its digits, or is zero; of an
+  epsilon only the size matters.
 
 Products are taken to be summed in float32, as tensor cores do, and LayerNormalization computes in
 float32 by its definition.
@@ -29,6 +30,8 @@ from edgeopt.transforms.local_rule import integers
 
 LARGEST = 65504.0
 SMALLEST_NORMAL = 2.0**-14
+_SMALLEST_SIZE = 5 * 2.0**-24
+"""From here on rounding changes a number by a tenth at most."""
 _MEANS = frozenset({"ReduceMean", "GlobalAveragePool"})
 _SAID = 3
 Problem = Literal["overflow", "sum", "vanishes"]
@@ -92,7 +95,10 @@ def found_in(
     """As `out_of_half`, from known ranges and shapes of values by name."""
     found: list[OutOfHalf] = []
     for value in model.graph.initializers.values():
-        found += _of(value.name or "", "constant", _magnitude(value), 1.0)
+        # Of a single number, an epsilon, only its size matters; subnormals have that.
+        single = value.shape is not None and value.shape.numpy() in ((), (1,))
+        least = _SMALLEST_SIZE if single else SMALLEST_NORMAL
+        found += _of(value.name or "", "constant", _magnitude(value), 1.0, least)
     for value in _computed(model.graph):
         made, name = value.producer(), value.name or ""
         if name not in ranges:
@@ -121,11 +127,13 @@ def _computed(graph: ir.Graph) -> list[ir.Value]:
     return [value for value in values if value.dtype in (ir.DataType.FLOAT, None)]
 
 
-def _of(name: str, operator: str, largest: float, room: float) -> list[OutOfHalf]:
+def _of(
+    name: str, operator: str, largest: float, room: float, least: float = SMALLEST_NORMAL
+) -> list[OutOfHalf]:
     problem: Problem
     if largest * room > LARGEST:
         problem = "overflow"
-    elif 0.0 < largest < SMALLEST_NORMAL:
+    elif 0.0 < largest < least:
         problem = "vanishes"
     else:
         return []

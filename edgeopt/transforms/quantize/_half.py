@@ -18,7 +18,8 @@ import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of, new_node
 from edgeopt.transforms.emulate.half import LARGEST, OutOfHalf
-from edgeopt.transforms.groups import QUANTIZERS, name_of
+from edgeopt.transforms.groups import QUANTIZERS, is_constant, name_of
+from edgeopt.transforms.quantize._norms import spelled_norms
 
 _NEVER = QUANTIZERS | frozenset(
     {
@@ -55,7 +56,36 @@ def kept_single(model: ir.Model, found: Sequence[OutOfHalf]) -> list[str]:
         elif whole.isdisjoint([*read, *made]) and alone.isdisjoint(made):
             continue
         kept[name_of(node.outputs[0])] = None
+    _keep_norms(model, kept)
     return list(kept)
+
+
+def _keep_norms(model: ir.Model, kept: dict[str, None]) -> None:
+    """Spelled normalizations keep one precision, and it is that of what they read.
+
+    The runtime looks past the cast before one: it would take its operand from the other side.
+    """
+    opset = model.graph.opset_imports.get("", 1)
+    norms = [(norm, _sources(norm)) for norm in spelled_norms(model.graph)]
+    before = -1
+    while len(kept) > before:
+        before = len(kept)
+        for norm, sources in norms:
+            names = [name_of(node.outputs[0]) for node in norm]
+            cast = any(
+                made is None or name_of(made.outputs[0]) in kept or not _may(made, opset)
+                for made in sources
+            )
+            if cast or not kept.keys().isdisjoint(names):
+                made = [name_of(one.outputs[0]) for one in sources if one is not None]
+                kept |= dict.fromkeys([*names, *made])
+
+
+def _sources(norm: list[ir.Node]) -> list[ir.Node | None]:
+    """What makes the values that a normalization reads; None for an input of the model."""
+    own = {output for node in norm for output in node.outputs}
+    read = [value for node in norm for value in node.inputs if value is not None]
+    return [v.producer() for v in read if v not in own and not is_constant(v)]
 
 
 def half_form(model: ir.Model, keep: Collection[str]) -> ir.Model:
