@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from edgeopt.graph.runtime import light_proto
 from edgeopt.graph.shapes import known_shapes
-from edgeopt.graph.write import to_proto
 
 Shapes = Mapping[str, tuple[int, ...]]
 _CONV = {"Conv": 1, "ConvInteger": 1, "FusedConv": 1, "NhwcFusedConv": 1, "QLinearConv": 3}
@@ -64,10 +64,15 @@ def static_cost(graph: ir.Model, shapes: Shapes | None = None) -> dict[str, floa
     return {
         "macs": float(sum(layer.macs for layer in layers)),
         "params": float(_params(graph)),
-        "size_bytes": float(to_proto(graph).ByteSize()),
+        "size_bytes": _size_bytes(graph),
         "activation_bytes": float(_peak_bytes(graph.graph, known)),
         "nodes": float(len(layers)),
     }
+
+
+def _size_bytes(graph: ir.Model) -> float:
+    model, weights = light_proto(graph)
+    return float(model.ByteSize() + sum(array.nbytes for array in weights.values()))
 
 
 def per_layer(graph: ir.Model, shapes: Shapes | None = None) -> tuple[LayerCost, ...]:

@@ -23,7 +23,7 @@ from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
 from edgeopt.graph.read import describe
-from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, copy_of, to_proto, weight_bytes
+from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, copy_of, serialized, to_proto, weight_bytes
 
 # The runtime has no types: everything of it is Any from here on.
 _ort = cast("Any", onnxruntime)
@@ -232,7 +232,7 @@ def observe(
         for name in wanted
         if name in constants and name not in made
     }
-    session = Session(model.SerializeToString(), settings, weights=weights)
+    session = Session(serialized(model), settings, weights=weights)
     for feed in feeds:
         found = session.run(feed, computed) if computed else {}
         yield {
@@ -289,10 +289,9 @@ def optimized(model: onnx.ModelProto, level: str) -> onnx.ModelProto:
         path = Path(folder) / "optimized.onnx"
         options = _options(RuntimeSettings(optimization=level), None)
         options.optimized_model_filepath = str(path)
+        data = serialized(model)
         try:
-            _ort.InferenceSession(
-                model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-            )
+            _ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
         except _ERRORS as error:
             text = f"the runtime does not load the model: {reason(error)}"
             raise RuntimeFailure(text) from error

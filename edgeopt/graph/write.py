@@ -11,11 +11,12 @@ from typing import Any, BinaryIO
 
 import onnx
 import onnx_ir as ir
+from google.protobuf.message import EncodeError
 from onnx_ir import external_data
 
 from edgeopt.core import digest as digests
 from edgeopt.core.model import Model
-from edgeopt.errors import StorageError
+from edgeopt.errors import ModelError, StorageError
 from edgeopt.graph.read import describe
 
 EXTERNAL_ABOVE_BYTES = 1_800_000_000
@@ -45,7 +46,22 @@ def copy_of(graph: ir.Model) -> ir.Model:
 
 def to_bytes(graph: ir.Model) -> bytes:
     """The graph as the bytes of a self-contained file; equal graphs give equal bytes."""
-    return to_proto(graph).SerializeToString(deterministic=True)
+    return serialized(to_proto(graph))
+
+
+def serialized(model: onnx.ModelProto) -> bytes:
+    """The bytes of a self-contained file.
+
+    Raises:
+        ModelError: They would be more than the 2 GiB that protobuf can hold.
+    """
+    try:
+        return model.SerializeToString(deterministic=True)
+    except (EncodeError, ValueError) as error:
+        raise ModelError(
+            "the model and its weights are larger than 2 GiB, which one message cannot hold",
+            hint="leave this step out; what is written to files keeps weights beside the model",
+        ) from error
 
 
 def weight_bytes(graph: ir.Model) -> int:

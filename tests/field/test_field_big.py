@@ -12,10 +12,12 @@ from onnx import TensorProto, helper
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
+from edgeopt.errors import ModelError
 from edgeopt.graph.check import check
+from edgeopt.graph.cost import static_cost
 from edgeopt.graph.read import open_graph, read_model
-from edgeopt.graph.runtime import Session, observe
-from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, weight_bytes, write_model
+from edgeopt.graph.runtime import Session, light_proto, observe
+from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, to_bytes, weight_bytes, write_model
 from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
@@ -82,6 +84,17 @@ def test_calibration_beyond_the_limit() -> None:
             assert all(np.array_equal(one[name], other[name]) for name in names)
 
 
+def test_weights_stay_out_of_the_message() -> None:
+    """ORT 7017: what is named only and what is left make up the whole; small constants stay."""
+    graph = graphs.as_graph(_products(constants=False))
+    whole, nothing = light_proto(graph)
+    light, weights = light_proto(graph, 4096)
+    assert not nothing
+    assert set(weights) == {"w0", "w1", "w2"}
+    assert light.ByteSize() + sum(array.nbytes for array in weights.values()) >= whole.ByteSize()
+    assert light.ByteSize() < 2048
+
+
 @pytest.mark.slow
 def test_two_gigabytes(tmp_path: Path) -> None:
     """ORT 7017: a model of 2.4 GB is read, calibrated, quantized, written and run."""
@@ -114,6 +127,9 @@ def test_two_gigabytes(tmp_path: Path) -> None:
     made = workshop.build(workshop.recipe(actions)).graph
     check(made)
     assert weight_bytes(made) < weight_bytes(floats) / 3
+    assert static_cost(floats)["size_bytes"] > EXTERNAL_ABOVE_BYTES
+    with pytest.raises(ModelError, match="2 GiB"):
+        to_bytes(floats)
     out = tmp_path / "out.onnx"
     write_model(made, out)
     expected = Session(path).run(feeds[2])["y"]

@@ -16,7 +16,7 @@ from onnx import helper
 
 from edgeopt.core.data import Feed
 from edgeopt.graph.runtime import Session
-from edgeopt.graph.write import to_proto
+from edgeopt.graph.write import serialized, to_proto
 
 Array = npt.NDArray[Any]
 Values = dict[str, Array]
@@ -87,7 +87,7 @@ class Stages:
         model = helper.make_model(
             graph, opset_imports=self._proto.opset_import, ir_version=self._proto.ir_version
         )
-        session = Session(model.SerializeToString())
+        session = Session(serialized(model))
         for values in self.values:
             values |= session.run({name: values[name] for name in inputs}, outputs)
 
