@@ -14,6 +14,7 @@ from edgeopt.api.workspace import Workspace
 from edgeopt.core.model import TensorSpec
 from edgeopt.errors import UsageError
 from edgeopt.graph.cost import per_layer, static_cost
+from edgeopt.graph.normalize import notes
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.units import format_bytes
@@ -69,6 +70,7 @@ def inspect_model(
             "heaviest_layers": [
                 {"name": layer.name, "op": layer.op, "macs": layer.macs} for layer in layers
             ],
+            "notes": list(notes(graph)),
             "profile": door.profile.name,
             "choices": [
                 {"name": choice.name, "family": choice.family, "alternatives": list(choice.labels)}
@@ -113,6 +115,7 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
         f"{sum(operators.values())} operators after normalisation: "
         + ", ".join(f"{name} {count}" for name, count in list(operators.items())[:_SHOWN]),
         f"{cost['macs'] / 1e6:.1f} M multiply-adds, {cost['params'] / 1e6:.3f} M parameters",
+        *(f"  note: {note}" for note in told["notes"]),
         "",
         f"Profile {device.profile.name} offers:",
     ]

@@ -109,8 +109,7 @@ def test_products_of_weights_stored_as_float16(tmp_path: Path) -> None:
     assert placement(graph, {"x": np.ones((2, 16), np.float32)}).ran == 1
 
 
-def test_normalization_in_training_mode_is_flagged(tmp_path: Path) -> None:
-    """ORT 14185: a BatchNormalization that depends on its batch is named, and never folded."""
+def _in_training_mode() -> onnx.ModelProto:
     b = Builder()
     b.conv("x", "conv", (3, 8))
     fixed = [
@@ -122,13 +121,25 @@ def test_normalization_in_training_mode_is_flagged(tmp_path: Path) -> None:
         helper.make_node("BatchNormalization", ["conv", *fixed], made, "norm", training_mode=1)
     )
     b.node("Relu", ["bn"], "y")
-    model = b.model(*images(3, 8))
-    space = space_of(model, tmp_path)
+    return b.model(*images(3, 8))
+
+
+def test_normalization_in_training_mode_is_flagged(tmp_path: Path) -> None:
+    """ORT 14185: a BatchNormalization that depends on its batch is named, and never folded."""
+    space = space_of(_in_training_mode(), tmp_path)
     said = " ".join(notes(space.workshop.normalized))
     assert "'norm'" in said
     assert "training mode" in said
     assert not offered(space, "fold_batchnorm")
     assert not offered(space, "channels_l1")
+
+
+def test_inspect_says_training_mode(edgeopt, tmp_path: Path) -> None:
+    """ORT 26584: who looks at such a model is told what to do, before any search."""
+    done = edgeopt("inspect", graphs.write(_in_training_mode(), tmp_path))
+    assert done.code == 0, done.err
+    assert "note: BatchNormalization 'norm' is in training mode" in done.out
+    assert "export the model in evaluation mode" in done.out
 
 
 def test_the_callers_model_is_untouched(tmp_path: Path) -> None:
