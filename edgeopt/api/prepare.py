@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from edgeopt.api import frozen
 from edgeopt.api.accuracy import Accuracy, PairedAccuracy
 from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.book import TrialBook
@@ -26,7 +27,6 @@ from edgeopt.core.protocols import Strategy
 from edgeopt.core.study import Study
 from edgeopt.errors import ConnectionLostError
 from edgeopt.estimate.estimator import GraphEstimator
-from edgeopt.graph.inputs import random_feeds
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.plugins import STRATEGIES
 from edgeopt.targets.devices import resolve
@@ -106,6 +106,7 @@ def prepared(
         seed=request.seed,
         progress=progress,
     )
+    frozen.refuse_unfit(request.freeze, subject, request.shapes)
     host_runtime = RuntimeSettings(threads=request.threads)
     accuracy = Accuracy(subject, host_runtime) if subject.data is not None else None
     if accuracy is not None:
@@ -164,7 +165,12 @@ def _wired(
         device = door.device
         spaces[name] = GraphSpace(
             workshop,
-            Offer(profile=device.profile, data=subject.data is not None, contrib=request.contrib),
+            Offer(
+                profile=device.profile,
+                data=subject.data is not None,
+                contrib=request.contrib,
+                freeze=request.freeze,
+            ),
             families=request.families,
             runtime=runtimes[name],
             runtimes=_alternatives(request, device, runtimes[name]),
@@ -278,7 +284,9 @@ def _feeds(request: RunRequest, subject: Subject) -> Sequence[Feed]:
     """Real inputs where there are any, else random ones."""
     if subject.data is not None:
         return [subject.data.search.feeds[i] for i in range(min(FEEDS, len(subject.data.search)))]
-    return random_feeds(subject.model, FEEDS, shapes=request.shapes, seed=request.seed)
+    return frozen.without_data(
+        subject.model, FEEDS, request.freeze, shapes=request.shapes, seed=request.seed
+    )
 
 
 def _study(
@@ -302,6 +310,7 @@ def _study(
             "fingerprint": ",".join(device.fingerprint for device in devices),
             "runtime": ",".join(runtimes[device.name].text for device in devices),
             **({"tuned": "runtime"} if request.tune else {}),
+            **({"freeze": "\n".join(frozen.texts(request.freeze))} if request.freeze else {}),
             **({"rate": f"{request.rate_hz:g}/s"} if request.rate_hz else {}),
             "families": ",".join(request.families),
             "operators": "any" if request.contrib else "onnx",

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from edgeopt.api import frozen
 from edgeopt.api.subject import Subject, open_subject
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.candidate import RuntimeSettings
@@ -11,7 +12,6 @@ from edgeopt.core.data import Feed
 from edgeopt.core.model import Model
 from edgeopt.core.study import Study
 from edgeopt.errors import UsageError
-from edgeopt.graph.inputs import random_feeds
 from edgeopt.transforms.calibration.statistics import Statistics
 from edgeopt.transforms.replay import Workshop
 
@@ -34,7 +34,9 @@ class Reopened:
         data = self.subject.data
         if data is not None:
             return [data.search.feeds[index] for index in range(min(count, len(data.search)))]
-        return random_feeds(self.model, count, shapes={})
+        return frozen.without_data(
+            self.model, count, frozen.parsed(self.study.options.get("freeze", "").splitlines())
+        )
 
     def without_optimization(self, settings: RuntimeSettings) -> RuntimeSettings:
         """The same session, graph optimizations off."""

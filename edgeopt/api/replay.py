@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from edgeopt.api import frozen
 from edgeopt.api.reopen import workshop_for
 from edgeopt.api.subject import Progress, open_subject
 from edgeopt.api.workspace import Workspace
@@ -55,7 +56,9 @@ def replay(
     asked = Recipe.parse(recipe.read_text(encoding="utf-8"))
     subject = open_subject(model, data=data, metric=None, seed=seed, progress=progress)
     with Workspace.open(store) as workspace:
-        workshop = workshop_for(subject, workspace, asked.opset or 21)
+        shapes = frozen.of_recipe(asked)
+        feed = frozen.without_data(subject.model, 1, shapes)[0] if shapes else None
+        workshop = workshop_for(subject, workspace, asked.opset or 21, feed)
         built = workshop.build(asked)
         workshop.verify(built)
         written = write_model(built.graph, out)

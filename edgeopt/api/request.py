@@ -36,6 +36,8 @@ class RunRequest:
         wait_s: How long to wait for an idle device before each measurement.
         contrib: Whether the built models may use operators of `com.microsoft`.
         shapes: Input name to shape, for models with free axes and without data.
+        freeze: Input name to the only shape that the built models need to take (None: stays
+            free); empty keeps what the given model takes.
         seed: Of data splitting and search.
         fresh: Forget earlier trials of the same study.
         out: Folder for the report; None is `reports/<study>`.
@@ -60,6 +62,9 @@ class RunRequest:
     wait_s: float = 0.0
     contrib: bool = True
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    freeze: Mapping[str, tuple[int | None, ...]] = field(
+        default_factory=dict[str, tuple[int | None, ...]]
+    )
     seed: int = 0
     fresh: bool = False
     out: Path | None = None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgeopt.api import frozen
 from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.board_agreement import SAMPLES as COMPARED
 from edgeopt.api.device import Device, on_twin
@@ -247,6 +248,10 @@ def _report_folder(request: RunRequest, study: Study) -> Path:
 def _remarks(request: RunRequest, ready: Ready) -> tuple[str, ...]:
     """What model, data and their scarcity leave open, one sentence each."""
     remarks = list(normalization_notes(ready.workshop.normalized))
+    remarks += [
+        f"other shapes: models with freeze_shapes take {text} only, as you allowed"
+        for text in frozen.texts(request.freeze)
+    ]
     data, accuracy = ready.subject.data, ready.accuracy
     if data is None or accuracy is None:
         return (*remarks, "accuracy: no data was given, so only exact actions were searched")

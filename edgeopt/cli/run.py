@@ -32,6 +32,10 @@ def command(
     shape: Annotated[
         list[str] | None, typer.Option(help="x=1x3x224x224; for free axes without data.")
     ] = None,
+    freeze: Annotated[
+        list[str] | None,
+        typer.Option(help="x=1x3x48x192: the built models may take this shape only."),
+    ] = None,
     threads: Annotated[
         str, typer.Option(help="Of the runtime; `auto` searches threads, spinning, processors too.")
     ] = "1",
@@ -50,6 +54,7 @@ def command(
     as_json: options.Json = False,
 ) -> None:
     """Search for the best deployable models on a device; goes on where it was stopped."""
+    from edgeopt.api.frozen import parsed
     from edgeopt.api.request import RunRequest
     from edgeopt.api.run import plan_request, run_request
     from edgeopt.units import parse_bytes, parse_drop, parse_duration_s, parse_rate_hz
@@ -70,6 +75,7 @@ def command(
         max_latency_s=None if max_latency is None else parse_duration_s(max_latency),
         max_size_bytes=None if max_size is None else parse_bytes(max_size),
         shapes=dict(shape_of(text) for text in shape or ()),
+        freeze=parsed(freeze or ()),
         threads=1 if threads == "auto" else threads_of(threads),
         tune=threads == "auto",
         rate_hz=None if rate is None else parse_rate_hz(rate),

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from edgeopt.core.action import Action
 from edgeopt.core.lowered import Lowered
 from edgeopt.core.measurement import Failure, Value
 from edgeopt.core.objective import Objective
@@ -96,11 +97,17 @@ def summary(trial: Trial, baseline: Trial | None = None) -> str:
     """The recipe in a few words: `fold_batchnorm, static_qdq ×14`; other settings behind it."""
     candidate = trial.candidate
     given = candidate if baseline is None else baseline.candidate
-    counts = Counter(action.transform for action in candidate.recipe.actions)
+    counts = Counter(_named(action) for action in candidate.recipe.actions)
     words = [name if n == 1 else f"{name} ×{n}" for name, n in counts.items()]
     if candidate.runtime != given.runtime:
         words.append(candidate.runtime.text)
     return ", ".join(words) or "the given file"
+
+
+def _named(action: Action) -> str:
+    """The transform, and the shape where that is what the model takes from then on."""
+    shape = dict(action.parameters).get("shape")
+    return action.transform if shape is None else f"{action.transform} {action.site}={shape}"
 
 
 def metrics(values: Mapping[str, Value], status: str) -> dict[str, Any]:

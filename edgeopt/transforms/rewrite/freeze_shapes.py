@@ -23,7 +23,7 @@ from edgeopt.errors import ModelError
 from edgeopt.graph.branches import settle_branches
 from edgeopt.graph.check import check
 from edgeopt.graph.editor import Editor, array_of
-from edgeopt.graph.folding import fold_constants, replace_by_constant
+from edgeopt.graph.folding import drop_unused, fold_constants, replace_by_constant
 from edgeopt.graph.read import sort
 from edgeopt.graph.shapes import infer_shapes, inferred
 from edgeopt.transforms.base import Evidence, Offer, Rejection
@@ -39,6 +39,7 @@ class FreezeShapes:
     version = 1
     needs_data = False
     whole_model = False
+    main_graph_only = True
 
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action an input whose shape the user gave, where that fixes something."""
@@ -126,7 +127,7 @@ def _simplify(model: ir.Model) -> None:
         folded += settle_branches(model)
         if not folded:
             break
-    _drop_unused(model)
+    drop_unused(model)
     sort(model)
     infer_shapes(model)
 
@@ -186,15 +187,6 @@ def _places(node: ir.Node, rank: int) -> npt.NDArray[np.int64] | None:
     starts, ends, *more = (array.reshape(-1).tolist() for array in held)
     step = more[1][0] if len(more) > 1 else 1
     return every[starts[0] : ends[0] : step]
-
-
-def _drop_unused(model: ir.Model) -> None:
-    for node in reversed(list(model.graph)):
-        if not any(output.uses() or output.is_graph_output() for output in node.outputs):
-            model.graph.remove(node, safe=True)
-    for name, value in list(model.graph.initializers.items()):
-        if not (value.uses() or value.is_graph_output() or value.is_graph_input()):
-            model.graph.initializers.pop(name)
 
 
 PLUGIN = FreezeShapes()

@@ -1,0 +1,119 @@
+"""Shapes that the built models need to take and no other: `--freeze x=1x3x48x192`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from edgeopt.api.subject import Subject
+from edgeopt.core.action import Recipe
+from edgeopt.core.data import Feed, Part
+from edgeopt.core.model import Model, TensorSpec
+from edgeopt.errors import UsageError
+from edgeopt.graph.inputs import random_feeds
+
+Frozen = Mapping[str, tuple[int | None, ...]]
+"""Input name to sizes; None for what stays free."""
+_FREE = "?"
+_TRANSFORM = "freeze_shapes"
+
+
+def parsed(texts: Iterable[str]) -> dict[str, tuple[int | None, ...]]:
+    """`x=1x3x48x192` each as name and sizes; `?` is what stays free.
+
+    Raises:
+        UsageError: It is not a shape.
+    """
+    found: dict[str, tuple[int | None, ...]] = {}
+    for text in texts:
+        name, _, sizes = text.rpartition("=")
+        words = sizes.split("x") if sizes else []
+        fit = all(w == _FREE or (w.isdecimal() and int(w) > 0) for w in words)
+        if not (name and words and fit):
+            raise UsageError(
+                f"{text!r} is not a shape to freeze",
+                hint=f"write --freeze x=1x3x48x192, with {_FREE} for a size that stays free",
+            )
+        found[name] = tuple(None if word == _FREE else int(word) for word in words)
+    return found
+
+
+def texts(frozen: Frozen) -> list[str]:
+    """The shapes as `parsed` reads them, in the order of the names."""
+    return [
+        f"{name}={'x'.join(_FREE if size is None else str(size) for size in sizes)}"
+        for name, sizes in sorted(frozen.items())
+    ]
+
+
+def of_recipe(recipe: Recipe) -> Frozen:
+    """The shapes that a recipe freezes."""
+    actions = (action for action in recipe.actions if action.transform == _TRANSFORM)
+    return parsed(f"{action.site}={action.get('shape')}" for action in actions)
+
+
+def without_data(
+    model: Model,
+    count: int,
+    frozen: Frozen,
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    seed: int = 0,
+) -> Sequence[Feed]:
+    """Random feeds of the frozen shapes; a leading size that stays free becomes 1.
+
+    Raises:
+        UsageError: Another free axis has no size, by `shapes` or frozen.
+    """
+    known = {
+        name: tuple(1 if size is None else size for size in sizes)
+        for name, sizes in frozen.items()
+        if None not in sizes[1:]
+    }
+    return random_feeds(model, count, shapes={**known, **(shapes or {})}, seed=seed)
+
+
+def refuse_unfit(
+    frozen: Frozen, subject: Subject, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> None:
+    """Refuse shapes that the model or its data do not have.
+
+    Raises:
+        UsageError: Which one, and what there is.
+    """
+    inputs = {spec.name: spec for spec in subject.model.inputs}
+    for name, sizes in frozen.items():
+        if name not in inputs:
+            raise UsageError(
+                f"the model has no input {name!r} to freeze", hint=f"inputs: {', '.join(inputs)}"
+            )
+        _refuse(inputs[name], sizes)
+        for part in _parts(subject):
+            odd = {feed[name].shape for feed in part.feeds if not _fits(feed[name].shape, sizes)}
+            if odd:
+                raise UsageError(
+                    f"the {part.name} data has {name!r} of shape {list(min(odd))}",
+                    hint="freeze what all samples have, or write ? for a size that differs",
+                )
+        if shapes and name in shapes and not _fits(shapes[name], sizes):
+            raise UsageError(f"--shape and --freeze differ for {name!r}", hint="leave one out")
+
+
+def _refuse(spec: TensorSpec, sizes: tuple[int | None, ...]) -> None:
+    held = spec.shape
+    fixed = () if held is None else tuple(d if isinstance(d, int) else None for d in held)
+    clash = any(a is not None and b not in (None, a) for a, b in zip(fixed, sizes, strict=False))
+    if held is None or len(held) != len(sizes) or clash:
+        (asked,) = texts({spec.name: sizes})
+        raise UsageError(
+            f"input {spec.name!r} has the shape {list(held or (_FREE,))}, which is not {asked}",
+            hint="freeze the free axes only, and give all the others as they are",
+        )
+
+
+def _fits(shape: Sequence[int], sizes: Sequence[int | None]) -> bool:
+    return len(shape) == len(sizes) and all(
+        b is None or a == b for a, b in zip(shape, sizes, strict=True)
+    )
+
+
+def _parts(subject: Subject) -> Sequence[Part]:
+    data = subject.data
+    return () if data is None else (data.calibration, data.search, data.test, *data.probes)
