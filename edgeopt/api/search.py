@@ -22,7 +22,7 @@ from edgeopt.core.measurement import Failure, Measurement
 from edgeopt.core.protocols import Strategy
 from edgeopt.core.trial import Trial
 from edgeopt.errors import ConnectionLostError, EdgeOptError
-from edgeopt.measure.plan import NORMAL, QUICK, Protocol
+from edgeopt.measure.plan import FINAL, NORMAL, QUICK, Protocol
 from edgeopt.measure.runner import Outcome
 from edgeopt.units import format_seconds
 
@@ -152,7 +152,7 @@ class Lane:
             if fresh:
                 chosen = fresh[0]
                 scoring[chosen.candidate.key] = self._later(
-                    "confirm", chosen.candidate, NORMAL, chosen.label
+                    "confirm", chosen.candidate, FINAL, chosen.label
                 )
             elif any(not each.done() for each in scoring.values()):
                 _settle(scoring)
@@ -167,8 +167,8 @@ class Lane:
         for candidate in candidates:
             if self.stopped() or self.left_s() <= 0:
                 break
-            if self._stored(candidate, NORMAL) is None:
-                scoring[candidate.key] = self._later("transfer", candidate, NORMAL, "")
+            if self._stored(candidate, FINAL) is None:
+                scoring[candidate.key] = self._later("transfer", candidate, FINAL, "")
         _settle(scoring)
         self.book.drop_models()
 

@@ -39,8 +39,7 @@ def energy(job):
     external = bool(job.arguments.get("external"))
     sensor, reason = None, ""
     if not external:
-        gpu = settings.get("provider") in _GPU_PROVIDERS
-        sensor, reason = sensors.choose(job.arguments.get("sensors") or (), gpu)
+        sensor, reason = sensors.choose(job.arguments.get("sensors") or (), _gpu(settings))
         if sensor is None:
             return {"sensor": None, "reason": reason}
     feeds = sessions.read_feeds(job.get("feeds", str))
@@ -55,7 +54,10 @@ def energy(job):
         found.update(sensor=None, reason="", sampling_hz=None, samples=None, blocks=windows.run())
     else:
         rate_hz = min(sensor.max_hz, _COUNTER_HZ if sensor.kind == "counter" else _POWER_HZ)
-        reader = sampler.Sampler(sensor.name, rate_hz, sampler.pick_core(_processors()))
+        try:
+            reader = sampler.Sampler(sensor.name, rate_hz, sampler.pick_core(_processors()))
+        except sampler.NotStartedError as error:
+            return {"sensor": None, "reason": str(error)}
         try:
             blocks = windows.run()
         finally:
@@ -63,6 +65,14 @@ def energy(job):
         found.update(sensor=sensor.describe(), reason="", sampling_hz=rate_hz)
         found.update(samples=samples, blocks=blocks)
     return dict(found, candidate=side.reply())
+
+
+def _gpu(settings):
+    """The GPU that the runs use, as the provider counts; None where they use none."""
+    if settings.get("provider") not in _GPU_PROVIDERS:
+        return None
+    number = str((settings.get("options") or {}).get("device_id", ""))
+    return int(number) if number.isdigit() else 0
 
 
 def _processors():

@@ -51,7 +51,7 @@ def root():
     return place
 
 
-def opened(path, settings, mode="cached", feed=None, **more):
+def opened(path, settings, mode="cached", feed=None, fresh=None, **more):
     """A session, and what it took to open it.
 
     Args:
@@ -60,6 +60,8 @@ def opened(path, settings, mode="cached", feed=None, **more):
         mode: `cached` takes an engine that was built before, `fresh` builds one and lets it go.
             Providers that do not compile have neither.
         feed: For the run that ends a build; None leaves that run out.
+        fresh: A dictionary in which a fresh engine stays for further calls, until `let_go`; None
+            lets it go at once.
         more: What else `sessions.open_session` takes, for the session that is returned.
 
     Returns:
@@ -83,13 +85,33 @@ def opened(path, settings, mode="cached", feed=None, **more):
         return _again(path, settings, folder, record, more)
     if mode == "cached":
         return _kept(path, settings, folder, record, feed, more)
-    aside = _aside()
+    own = {} if fresh is None else fresh
     try:
-        record = _build(path, settings, aside, feed)
-        session, load_s, reused = _load(path, settings, aside, more)
+        return _fresh(path, settings, name, own, feed, more)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return session, {"load_s": load_s, "engine": _facts(record, name, 1, reused)}
+        if fresh is None:
+            let_go(own)
+
+
+def _fresh(path, settings, name, own, feed, more):
+    """A session on an engine of its own, built where `own` does not have it from before."""
+    builds = int("folder" not in own)
+    if builds:
+        own["folder"] = _aside()
+        own["record"] = _build(path, settings, own["folder"], feed)
+    session, load_s, reused = _load(path, settings, own["folder"], more)
+    record = own["record"]
+    if not builds and not reused:
+        builds, record = 1, dict(record, build_s=load_s)
+    return session, {"load_s": load_s, "engine": _facts(record, name, builds, reused)}
+
+
+def let_go(own):
+    """Remove the fresh engine that a dictionary of `opened` holds, if it does."""
+    folder = own.pop("folder", None)
+    if folder is not None:
+        presence.release(folder)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _again(path, settings, folder, record, more):
@@ -184,18 +206,16 @@ def _model_digest(path):
 
 
 def _open(path, settings, folder, more):
-    start = time.perf_counter()
-    session = sessions.open_session(path, settings, engine_folder=folder, **more)
-    return session, time.perf_counter() - start
+    return sessions.open_timed(path, settings, engine_folder=folder, **more)
 
 
 def _build(path, settings, folder, feed):
     """Build into an empty folder; what is known of the engine then."""
-    start = time.perf_counter()
-    session = sessions.open_session(path, settings, engine_folder=folder)
+    session, build_s = _open(path, settings, folder, {})
     if feed is not None:
+        start = time.perf_counter()
         sessions.run_once(session, feed)
-    build_s = time.perf_counter() - start
+        build_s += time.perf_counter() - start
     # Some providers write their files when the session ends.
     del session
     gc.collect()
@@ -259,60 +279,42 @@ def _make_room():
         shutil.rmtree(places.pop(0), ignore_errors=True)
 
 
-def build(job):
-    """Build the engine of a model, as often as `rebuild` says; `engine` is the kept one.
-
-    Each build has a process of its own: a crash is an answer, and nothing is left of it in the
-    memory of the process that asks.
-    """
-    return prepare(job, job.arguments.get("rebuild", 0))
-
-
 def build_one(job):
-    """One build in this process: `mode`, and the run that ends it."""
+    """See to the kept engine in this process, with the run that ends a build."""
     feeds = job.arguments.get("feeds")
     feed = sessions.read_feeds(feeds, limit=1)[0] if feeds else None
     path, settings = os.path.abspath(job.get("model", str)), job.get("settings", dict)
     job.phase("load candidate")
-    _, facts = opened(path, settings, job.get("mode", str), feed)
+    _, facts = opened(path, settings, feed=feed)
     return facts
 
 
-def prepare(job, rebuild=0):
+def prepare(job):
     """See to it that the engine is there before it is measured.
+
+    The build has a process of its own: a crash is an answer, and nothing is left of it in the
+    memory of the process that asks.
 
     Args:
         job: Its model, settings and feeds.
-        rebuild: How many fresh engines are built and timed beside it.
 
     Returns:
-        `engine` (None where the provider does not compile), `builds` and `build_s`: seconds of
-        every build that this took.
+        `engine` (None where the provider does not compile) and `build_s`: seconds of the build
+        that this took, if any.
 
     Raises:
         JobError: What ended a build.
     """
     if not sessions.compiles(job.get("settings", dict)):
-        return {"engine": None, "builds": 0, "build_s": []}
-    if isinstance(rebuild, bool) or not isinstance(rebuild, int) or rebuild < 0:
-        raise JobError("bad_request", "rebuild is a number of builds")
+        return {"engine": None, "build_s": []}
     job.phase("load candidate")
-    folder = tempfile.mkdtemp(prefix="build-", dir=job.folder)
-    fresh = [_apart(job, folder, "fresh")["engine"] for _ in range(rebuild)]
-    kept = _apart(job, folder, "cached")["engine"]
-    seconds = [each["build_s"] for each in fresh]
-    if kept["builds"]:
-        seconds.append(kept["build_s"])
-    return {"engine": kept, "builds": len(seconds), "build_s": seconds}
-
-
-def _apart(job, folder, mode):
     wanted = ("model", "settings", "feeds")
     given = {name: job.arguments[name] for name in wanted if name in job.arguments}
-    runner = jobs.Runner(folder)
-    reply = runner.run("build_one", dict(given, mode=mode), _BUILD_DEADLINE_S)
+    runner = jobs.Runner(tempfile.mkdtemp(prefix="build-", dir=job.folder))
+    reply = runner.run("build_one", given, _BUILD_DEADLINE_S)
     if not reply["ok"]:
         _sweep()
         error = reply["error"]
         raise JobError(error["code"], error["text"], error["hint"])
-    return reply
+    kept = reply["engine"]
+    return {"engine": kept, "build_s": [kept["build_s"]] if kept["builds"] else []}

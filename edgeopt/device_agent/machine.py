@@ -6,6 +6,10 @@
 import os
 import platform
 
+_GROUP_MEMORY = (
+    ("", ("memory.max", "memory.current", "memory.stat")),
+    ("memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "memory.stat")),
+)
 _ROOT = os.environ.get("EDGEOPT_SYSROOT", "/")
 # Features that decide which integer and half-precision kernels a runtime has; the ARM names of
 # the kernel are given in the words of the field.
@@ -29,24 +33,38 @@ _FEATURES = {
 }
 
 
+def place(path):
+    """A system file's path below the root."""
+    return os.path.join(_ROOT, path.lstrip("/"))
+
+
+def text(path):
+    """The text of a system file without spaces at its ends.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with open(place(path), "rb") as stream:
+        return stream.read().decode("utf-8", "replace").strip("\0 \n\t")
+
+
 def read(path):
-    """The text of a system file without spaces at its ends; None where it cannot be read."""
+    """The same; None where it cannot be read."""
     try:
-        with open(os.path.join(_ROOT, path.lstrip("/")), "rb") as stream:
-            return stream.read().decode("utf-8", "replace").strip("\0 \n\t")
+        return text(path)
     except (IOError, OSError):
         return None
 
 
 def exists(path):
     """Whether the system has such a file or folder."""
-    return os.path.exists(os.path.join(_ROOT, path.lstrip("/")))
+    return os.path.exists(place(path))
 
 
-def names(path, prefix):
+def names(path, prefix=""):
     """Names in a system folder that start so, sorted; empty where it cannot be read."""
     try:
-        found = os.listdir(os.path.join(_ROOT, path.lstrip("/")))
+        found = os.listdir(place(path))
     except (IOError, OSError):
         return []
     return sorted(name for name in found if name.startswith(prefix))
@@ -146,6 +164,11 @@ def group_files(controller, name):
 
     `controller` is empty for version 2, where all files lie in one tree.
     """
+    return [text for text in _in_groups(controller, name) if text]
+
+
+def _in_groups(controller, name):
+    """The same, with None for every group that does not have the file."""
     place = "/sys/fs/cgroup/" + controller
     path = ""
     for line in (read("/proc/self/cgroup") or "").splitlines():
@@ -155,7 +178,7 @@ def group_files(controller, name):
     found, parts = [], [part for part in path.split("/") if part]
     for length in range(len(parts), -1, -1):
         found.append(read("/".join([place.rstrip("/")] + parts[:length] + [name])))
-    return [text for text in found if text]
+    return found
 
 
 def processors():
@@ -171,6 +194,28 @@ def memory():
         if len(words) == 3 and words[2] == "kB":
             found[words[0]] = int(words[1]) * 1024
     return found
+
+
+def available_bytes():
+    """What can be had without swapping: the system's word, or less where a control group says so.
+
+    Of every group around this process what it may still take; pages of files that nothing uses
+    count as free there too. None where unknown.
+    """
+    known = [memory().get("MemAvailable")]
+    for controller, names_of_it in _GROUP_MEMORY:
+        for limit, used, stat in zip(*(_in_groups(controller, name) for name in names_of_it)):
+            if limit and limit.isdigit() and used and used.isdigit() and int(limit) < 2**60:
+                known.append(int(limit) - int(used) + _idle_file_bytes(stat))
+    found = [value for value in known if value is not None]
+    return max(0, min(found)) if found else None
+
+
+def _idle_file_bytes(stat):
+    """Of a group with those below it: version 1 says that apart."""
+    found = dict(line.split(" ", 1) for line in (stat or "").splitlines() if " " in line)
+    text = found.get("total_inactive_file", found.get("inactive_file", ""))
+    return int(text) if text.isdigit() else 0
 
 
 def process_memory():

@@ -18,7 +18,6 @@ import affinity
 import channel
 import machine
 import sensors
-from failures import JobError
 
 _START = "import sys; sys.path.insert(0, sys.argv[1]); import sampler; sampler.main()"
 _JITTER = 0.25
@@ -26,6 +25,10 @@ _NICE = 5
 _EVENTS = 50
 _SEARCH_S = 0.5
 _READY_S = 60.0
+
+
+class NotStartedError(Exception):
+    """The sampling process did not start: it says so, and no candidate is to blame."""
 
 
 class Sampler(object):
@@ -37,7 +40,7 @@ class Sampler(object):
         core: Where it is pinned; None leaves it to the system.
 
     Raises:
-        JobError: It does not start.
+        NotStartedError: With its last words.
     """
 
     def __init__(self, sensor, rate_hz, core):
@@ -47,12 +50,18 @@ class Sampler(object):
             stdout=subprocess.PIPE,
         )
         request = {"sensor": sensor, "rate_hz": rate_hz, "core": core}
-        self._process.stdin.write((json.dumps(request) + "\n").encode("utf-8"))
-        self._process.stdin.flush()
-        ready, _, _ = select.select([self._process.stdout], [], [], _READY_S)
-        if not ready or not self._process.stdout.readline():
+        try:
+            self._process.stdin.write((json.dumps(request) + "\n").encode("utf-8"))
+            self._process.stdin.flush()
+            ready, _, _ = select.select([self._process.stdout], [], [], _READY_S)
+            started = bool(ready and self._process.stdout.readline())
+        except BrokenPipeError:
+            started = False
+        if not started:
             self._process.kill()
-            raise JobError("crash", "the sampler of the power sensor did not start")
+            self._process.wait()
+            text = "the process that reads the power sensor %s did not start (exit code %s)"
+            raise NotStartedError(text % (sensor, self._process.returncode))
 
     def stop(self):
         """End it; everything that it read. Without an answer, readings that are none."""

@@ -5,6 +5,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 
 import affinity
 import numpy as np
@@ -58,8 +59,16 @@ def compiles(settings):
     return provider_of(settings) in COMPILING
 
 
-def open_session(path, settings, profile_prefix=None, optimized_path=None, engine_folder=None):
-    """A session on exactly the provider that was asked for.
+def open_session(path, settings, **more):
+    """As `open_timed`, without the time."""
+    return open_timed(path, settings, **more)[0]
+
+
+def open_timed(path, settings, profile_prefix=None, optimized_path=None, engine_folder=None):
+    """A session on exactly the provider that was asked for, and the seconds that opening it took.
+
+    Only what an application would wait for is timed: not the checks of the settings, which look
+    through the runtime's libraries.
 
     Args:
         path: The model file.
@@ -92,8 +101,10 @@ def open_session(path, settings, profile_prefix=None, optimized_path=None, engin
     chosen = _providers(runtime, settings, engine_folder)
     affinity.apply(settings)
     with _overheard() as words:
+        start = time.perf_counter()
         try:
             session = runtime.InferenceSession(path, options, providers=chosen, enable_fallback=0)
+            seconds = time.perf_counter() - start
         except Exception as error:  # the runtime's errors have no common class
             raise runtime_failure("load_failed", error) from error
     if session.get_providers()[0] != provider:
@@ -102,7 +113,7 @@ def open_session(path, settings, profile_prefix=None, optimized_path=None, engin
     # Since 1.9 the wrapper opens another session by itself when a provider fails in a run.
     if hasattr(session, "disable_fallback"):
         session.disable_fallback()
-    return session
+    return session, seconds
 
 
 def _providers(runtime, settings, engine_folder):

@@ -32,8 +32,9 @@ class Side(object):
         self._feeds = feeds
         self._warmup = warmup
         # Engines of one model differ from build to build: a round that builds its own lets the
-        # interval over rounds contain that.
+        # interval over rounds contain that. Sessions that are opened in turn share the round's.
         self._engine = job.arguments.get("engine", "cached")
+        self._fresh = {}
         self._build_s = []
         self._warm = []
         self.timed = None
@@ -49,7 +50,9 @@ class Side(object):
         """
         self._job.phase("load " + self.name)
         processors = affinity.apply(self._settings)
-        session, opened = engines.opened(self._path, self._settings, self._engine, self._feeds[0])
+        session, opened = engines.opened(
+            self._path, self._settings, self._engine, self._feeds[0], self._fresh
+        )
         engine = opened["engine"]
         if engine and engine["builds"]:
             self._build_s.append(engine["build_s"])
@@ -92,7 +95,11 @@ class Side(object):
         gc.collect()
 
     def reply(self):
-        """Everything that was seen. Of several warm-ups the one that settled least."""
+        """Everything that was seen; an engine of its own goes.
+
+        Of several warm-ups the one that settled least counts.
+        """
+        engines.let_go(self._fresh)
         worst = min(self._warm, key=lambda each: each["settled"])
         return dict(
             self._facts,
@@ -150,29 +157,8 @@ def fit_together(wish, needs_bytes):
     """
     if isinstance(wish, bool):
         return wish
-    room = available_bytes()
+    room = machine.available_bytes()
     needs = [needs_bytes.get(name) for name in NAMES]
     if room is None or None in needs:
         return True
     return sum(needs) * _SPARE <= room
-
-
-def available_bytes():
-    """What can be had without swapping: the system's word, or less where a control group says so.
-
-    Pages of files that nothing uses count as free in a control group too. None where unknown.
-    """
-    known = [machine.memory().get("MemAvailable")]
-    limit, used = (machine.read("/sys/fs/cgroup/memory." + name) for name in ("max", "current"))
-    if limit and limit.isdigit() and used and used.isdigit():
-        known.append(int(limit) - int(used) + _idle_file_bytes())
-    found = [value for value in known if value is not None]
-    return min(found) if found else None
-
-
-def _idle_file_bytes():
-    for line in (machine.read("/sys/fs/cgroup/memory.stat") or "").splitlines():
-        name, _, value = line.partition(" ")
-        if name == "inactive_file" and value.isdigit():
-            return int(value)
-    return 0

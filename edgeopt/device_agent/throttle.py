@@ -28,7 +28,7 @@ def counters():
     found = {}
     for _, path in base.hwmon("soctherm_oc"):
         for event in _EVENTS:
-            if base.exists("%s/%s" % (path, event)):
+            if machine.exists("%s/%s" % (path, event)):
                 found[event] = _whole(base.known("%s/%s" % (path, event)))
     found.update(_firmware())
     return found
@@ -73,7 +73,7 @@ def _firmware():
 
 
 def _devfreq():
-    for name in base.names("/sys/class/devfreq"):
+    for name in machine.names("/sys/class/devfreq"):
         if not any(word in name for word in _GPUS):
             continue
         path = "/sys/class/devfreq/" + name

@@ -9,7 +9,6 @@ import machine
 import numpy as np
 import onnxfile
 import sessions
-import sides
 
 
 def runtime(job):
@@ -30,16 +29,15 @@ def footprint(job):
 
     The peak counts from the level after the runtime was imported and the feed was read. `before`
     is the machine's state before anything of it began. A provider that compiles is given its
-    engine first, by other processes, and `rebuild` fresh ones beside it: what is timed here is the
-    load of the kept one.
+    engine first, by another process: what is timed here is the load of the kept one.
     """
     path, feeds_path, settings = (
         _model(job, "model"),
         job.get("feeds", str),
         job.get("settings", dict),
     )
-    found_at, room = machine.state(), sides.available_bytes()
-    built = engines.prepare(job, job.arguments.get("rebuild", 0))
+    found_at, room = machine.state(), machine.available_bytes()
+    built = engines.prepare(job)
     sessions.import_runtime()
     feed = sessions.read_feeds(feeds_path, limit=1)[0]
     cleared = machine.forget_peak()
@@ -58,10 +56,8 @@ def footprint(job):
         "load_s": opened["load_s"],
         "first_run_s": first_run_s,
         "engine": built["engine"],
-        "builds": built["builds"],
         "build_s": built["build_s"],
         "peak_memory_bytes": _peak(before, after, cleared),
-        "level_bytes": before[0] if before else None,
         "before": found_at,
         "available_bytes": room,
         "providers": session.get_providers(),

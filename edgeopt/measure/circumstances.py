@@ -18,7 +18,7 @@ STARVED_SUSPECT, STARVED_INVALID = 0.85, 0.25
 # widens the interval by itself. Below a quarter there are too few undisturbed runs in a block.
 HEAT_C = 10.0
 CLOCK = 0.05
-GPU_BUSY = 0.10
+BUSY, GPU_BUSY = 0.05, 0.10
 SWAPPED_PAGES = 256
 
 
@@ -123,12 +123,16 @@ def waited(raw: RawRun) -> Verdict:
     found = raw.waited
     if found is None or found["idle"]:
         return Verdict()
-    seen = [f"{found['busy_share']:.0%} of the processors"] if found["busy_share"] else []
-    seen += [f"{found['gpu_busy']:.0%} of the GPU"] if found["gpu_busy"] else []
+    shares = (("busy_share", BUSY, "processors"), ("gpu_busy", GPU_BUSY, "GPU"))
+    seen = [
+        f"{found[key]:.0%} of the {what}"
+        for key, limit, what in shares
+        if found[key] is not None and found[key] > limit
+    ]
     return _verdict(
         "suspect",
-        f"busy_before: after waiting {found['waited_s']:.0f} s other work kept "
-        f"{' and '.join(seen) or 'the machine'} busy",
+        f"busy_before: after {found['waited_s']:.0f} s of waiting other work still took "
+        f"{' and '.join(seen)}",
     )
 
 

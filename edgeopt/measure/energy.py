@@ -145,7 +145,11 @@ def metrics_of(rate_hz: float | None) -> tuple[str, ...]:
 
 
 def run_energy(
-    ask: Callable[..., Mapping[str, Any]], plan: EnergyPlan | None, *, rate_hz: float | None = None
+    ask: Callable[..., Mapping[str, Any]],
+    plan: EnergyPlan | None,
+    *,
+    rate_hz: float | None = None,
+    protocol: str = "",
 ) -> Energy:
     """The energy pass of one candidate, and with a rate a second one at that rate.
 
@@ -153,13 +157,16 @@ def run_energy(
         ask: Sends a job of the candidate; given the verb, `deadline_s` and the plan's arguments.
         plan: How much is run; None runs nothing and says so.
         rate_hz: Runs a second that the user needs.
+        protocol: The rung, for the reason where no plan is given.
 
     Raises:
         CandidateError: Of `ask`, in the first pass; of the second one only its value is absent.
         DeviceError: Of `ask`.
     """
     if plan is None:
-        return Energy.nothing("not measured: the quick protocol has no energy pass")
+        without = protocol in PLANS and PLANS[protocol] is None
+        why = f"the {protocol} protocol has no energy pass" if without else "it was not asked for"
+        return Energy.nothing(f"not measured: {why}")
     reply = ask("energy", deadline_s=plan.deadline_s, **plan.arguments())
     found = energy_values(reply, rate_hz=plan.rate_hz)
     if rate_hz is None or reply.get("sensor") is None:

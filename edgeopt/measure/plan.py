@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from edgeopt.errors import UsageError
 
@@ -141,6 +141,8 @@ PUBLISH = Protocol(
     percentiles=(0.9, 0.99),
     fresh_engines=True,
 )
+FINAL = replace(NORMAL, fresh_engines=True)
+"""The normal rung for what a search ends with: each of the three rounds builds its engines."""
 PROTOCOLS: Mapping[str, Protocol] = {rung.name: rung for rung in (QUICK, NORMAL, PUBLISH)}
 
 

@@ -92,7 +92,9 @@ def readings(reply: Mapping[str, Any]) -> Readings:
         lost=np.array(lost),
         period_s=period,
         lag_s=float(sensor.get("lag_s") or 1.0 / float(sensor["max_hz"]))
-        + float(sensor.get("clock_error_s") or 0.0),
+        + float(sensor.get("clock_error_s") or 0.0)
+        # Stamped in the middle of a reading, which may have been taken at its beginning.
+        + float(raw.get("read_s") or 0.0) / 2,
         gain=sensor["gain"],
         wraps=wraps,
         resets=resets,

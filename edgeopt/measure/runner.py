@@ -10,6 +10,7 @@ from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.measurement import Failure, Value, Verdict
 from edgeopt.core.protocols import Target
 from edgeopt.errors import MeterError
+from edgeopt.measure.circumstances import BUSY
 from edgeopt.measure.energy import Energy, EnergyPlan, run_energy
 from edgeopt.measure.jobs import BUILD_S, COMPILING, CandidateError, Device, settings_of
 from edgeopt.measure.metrics import evaluate
@@ -19,7 +20,7 @@ from edgeopt.measure.plan import Protocol
 from edgeopt.measure.raw import RawRun, Side
 from edgeopt.measure.verdicts import disturbed, judge
 
-BUSY_SHARE, BUSY_WINDOW_S = 0.05, 3.0
+BUSY_WINDOW_S = 3.0
 COOL_C = 3.0
 _GRACE_S = 60.0
 # A runtime takes about this many times a model's bytes to load and run it.
@@ -199,7 +200,7 @@ class _Run:
     def energy(self, plan: EnergyPlan | None, rate_hz: float | None) -> Energy:
         """The energy pass; what was measured before it stands, whatever becomes of it."""
         try:
-            return run_energy(self._alone, plan, rate_hz=rate_hz)
+            return run_energy(self._alone, plan, rate_hz=rate_hz, protocol=self.protocol.name)
         except CandidateError as error:
             return Energy.nothing(error.failure.reason)
         except MeterError as error:
@@ -324,7 +325,7 @@ class _Run:
             "idle",
             at_most_s=wait_s,
             window_s=BUSY_WINDOW_S if wait_s else 0.0,
-            busy_share=BUSY_SHARE if wait_s else None,
+            busy_share=BUSY if wait_s else None,
             deadline_s=wait_s + _GRACE_S,
         )
 
@@ -356,6 +357,10 @@ def environment(rounds: Sequence[Mapping[str, Any]], protocol: Protocol) -> dict
         found["load"] = f"{max(load):.2f}"
     if heat:
         found["temperature_c"] = f"{max(heat):.0f}"
+    # Read between blocks, where a GPU may rest already: told, but it accuses nobody.
+    clocks = [block["gpu_clock_hz"] for block in blocks if block.get("gpu_clock_hz") is not None]
+    if clocks:
+        found["gpu_clock_mhz"] = f"{min(clocks) / 1e6:.0f} to {max(clocks) / 1e6:.0f}"
     if not all(each.get("together", True) for each in rounds):
         found["together"] = "false"
     return found

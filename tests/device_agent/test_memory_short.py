@@ -87,11 +87,63 @@ def test_a_control_group_counts(tmp_path: Path) -> None:
         current=500 * MB,
         stat=f"anon 1\ninactive_file {50 * MB}",
     )
-    program = "import sides; answer = sides.available_bytes()"
+    program = "import machine; answer = machine.available_bytes()"
     assert in_agent(program, **environment) == 150 * MB
     without = system(tmp_path / "other", 4000 * MB, max="max", current=500 * MB)
     assert in_agent(program, **without) == 4000 * MB
     assert in_agent(program, EDGEOPT_SYSROOT=str(tmp_path / "none")) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "megabytes"),
+    [
+        (
+            {
+                "proc/self/cgroup": "0::/user.slice/job.scope",
+                "sys/fs/cgroup/user.slice/memory.max": str(300 * MB),
+                "sys/fs/cgroup/user.slice/memory.current": str(250 * MB),
+                "sys/fs/cgroup/user.slice/job.scope/memory.max": str(900 * MB),
+                "sys/fs/cgroup/user.slice/job.scope/memory.current": str(100 * MB),
+            },
+            50,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/docker/x\n0::/",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": str(700 * MB),
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": str(650 * MB),
+                "sys/fs/cgroup/memory/memory.stat": f"cache 1\ntotal_inactive_file {20 * MB}",
+            },
+            70,
+        ),
+        (
+            {
+                "proc/self/cgroup": "4:memory:/",
+                "sys/fs/cgroup/memory/memory.limit_in_bytes": str(2**63 - 4096),
+                "sys/fs/cgroup/memory/memory.usage_in_bytes": str(650 * MB),
+            },
+            4000,
+        ),
+        (
+            {
+                "proc/self/cgroup": "0::/",
+                "sys/fs/cgroup/memory.max": str(100 * MB),
+                "sys/fs/cgroup/memory.current": str(130 * MB),
+            },
+            0,
+        ),
+    ],
+    ids=["nested", "version 1 in a container", "version 1 without a limit", "above its limit"],
+)
+def test_groups_of_both_versions(files: dict[str, str], megabytes: int, tmp_path: Path) -> None:
+    """The tightest of all groups around the process decides."""
+    environment = system(tmp_path, 4000 * MB)
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    program = "import machine; answer = machine.available_bytes()"
+    assert in_agent(program, **environment) == megabytes * MB
 
 
 def test_the_footprint_says_what_there_was(place: tuple[Path, Path], tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`measure` with an energy plan: values beside the latency, or the reason why there are none."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,10 +28,18 @@ PLAN = EnergyPlan(
 )
 
 
-def measured(root: Path, folder: Path, plan: EnergyPlan | None, **changed: Any) -> Outcome:
+def measured(
+    root: Path,
+    folder: Path,
+    plan: EnergyPlan | None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    **changed: Any,
+) -> Outcome:
     """A model beside itself on a fake board."""
     model, feeds = material(folder)
-    with LocalTarget(environment={"EDGEOPT_SYSROOT": str(root)}) as target:
+    variables = {"EDGEOPT_SYSROOT": str(root), **(environment or {})}
+    with LocalTarget(environment=variables) as target:
         found = measure(
             target,
             baseline=model,
@@ -38,9 +47,8 @@ def measured(root: Path, folder: Path, plan: EnergyPlan | None, **changed: Any) 
             feeds=feeds,
             settings=RuntimeSettings(),
             baseline_settings=RuntimeSettings(),
-            protocol=SHORT,
             energy=plan,
-            **changed,
+            **{"protocol": SHORT, **changed},
         )
     assert isinstance(found, Outcome)
     return found
@@ -58,10 +66,24 @@ def test_energy_stands_beside_the_latency(tmp_path: Path) -> None:
     assert "at 20 runs a second" in found.values["paced_energy"].note
 
 
+def test_a_sampler_that_does_not_start_is_no_crash_of_the_candidate(tmp_path: Path) -> None:
+    """The latency stands, and the energy is absent with the sensor's name."""
+    root = build("x86-n100", tmp_path / "root")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(
+        "import os, sys\nif 'import sampler' in ' '.join(sys.orig_argv): os._exit(3)\n"
+    )
+    found = measured(root, tmp_path, PLAN, environment={"PYTHONPATH": str(tmp_path / "site")})
+    assert "latency" in found.values
+    assert "rapl did not start (exit code 3)" in found.absent["energy"]
+
+
 def test_no_plan_and_no_sensor_are_reasons(tmp_path: Path) -> None:
     """Never a number that nobody measured."""
     root = build("raspberry-pi-4", tmp_path / "root")
-    assert "no energy pass" in measured(root, tmp_path, None).absent["energy"]
+    assert "quick protocol has no energy pass" in measured(root, tmp_path, None).absent["energy"]
+    unasked = measured(root, tmp_path, None, protocol=replace(SHORT, name="normal"))
+    assert unasked.absent["energy"] == "not measured: it was not asked for"
     found = measured(root, tmp_path, PLAN)
     assert "voltages" in found.absent["energy"]
     assert "energy" not in found.values

@@ -190,34 +190,78 @@ def test_nvml_refuses_on_a_jetson(tmp_path: Path) -> None:
 
 
 _NVML = """
+#include <string.h>
 int nvmlInit_v2(void) { return 0; }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h) { *h = (void *)(long)(i + 1); return 0; }
+int nvmlDeviceGetCount_v2(unsigned *n) { *n = 3; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **h)
+{ *h = (void *)(long)(i + 1); return i < 3 ? 0 : 2; }
+int nvmlDeviceGetHandleByUUID(const char *u, void **h)
+{ *h = (void *)9L; return strcmp(u, "GPU-5f3c") ? 6 : 0; }
 int nvmlDeviceGetPowerUsage(void *h, unsigned *mw) { *mw = 65000 + (long)h; return %d; }
 """
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_nvml_of_a_discrete_gpu(code: int, tmp_path: Path) -> None:
-    """Milliwatts of the visible GPU, from a library built here; error 3 is `not supported`."""
+def with_nvml(folder: Path, code: int = 0) -> Path:
+    """A board with a library built here, of three GPUs; the power's return code is `code`."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler to build a stand-in for libnvidia-ml")
-    root = build("x86-n100", tmp_path)
+    root = build("x86-n100", folder)
     (root / "usr/lib").mkdir(parents=True)
     (root / "nvml.c").write_text(_NVML % code)
     library = root / "usr/lib/libnvidia-ml.so.1"
     command = [compiler, "-shared", "-fPIC", "-o", str(library), str(root / "nvml.c")]
     subprocess.run(command, check=True, timeout=120)
-    if code:
-        assert "does not report" in asked(root, "sensors.choose(['nvml'])[1]")
-        return
+    return root
+
+
+def test_nvml_that_cannot_be_read(tmp_path: Path) -> None:
+    """Error 3 is `not supported`."""
+    root = with_nvml(tmp_path, code=3)
+    assert "does not report" in asked(root, "sensors.choose(['nvml'])[1]")
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpu", "label", "watts"),
+    [
+        ("2,0", 0, "gpu2", 65.003),
+        ("2,0", 1, "gpu0", 65.001),
+        ("0,1,2", 2, "gpu2", 65.003),
+        ("GPU-5f3c,1", 0, "GPU-5f3c", 65.009),
+        ("GPU-5f3c,1", 1, "gpu1", 65.002),
+    ],
+)
+def test_the_gpu_that_the_work_runs_on(
+    visible: str, gpu: int, label: str, watts: float, tmp_path: Path
+) -> None:
+    """As CUDA counts what is visible; it comes first whatever sensors the profile names.
+
+    The process that samples finds the same one by its name.
+    """
     told, read = asked(
-        root,
-        "(lambda s: [s.describe(), s.read()])(sensors.choose(gpu=True)[0])",
-        CUDA_VISIBLE_DEVICES="2,0",
+        with_nvml(tmp_path),
+        "(lambda s: [s.describe(), sensors.named(s.name).read()])"
+        f"(sensors.choose(['rapl', 'nvml'], gpu={gpu})[0])",
+        CUDA_VISIBLE_DEVICES=visible,
     )
-    assert (told["name"], told["scope"]) == ("nvml", "gpu")
-    assert read == {"gpu2": pytest.approx(65.003)}
+    assert (told["scope"], told["labels"]) == ("gpu", [label])
+    assert read == {label: pytest.approx(watts)}
+    assert "another order" in told["note"]
+
+
+def test_gpus_that_are_not_there_or_not_used(tmp_path: Path) -> None:
+    """Another GPU's sensor is no stand-in, and none says anything of work on the processor."""
+    root = with_nvml(tmp_path)
+    name = "sensors.choose({}, gpu={})[0].name"
+    assert asked(root, name.format([], 7)) == "rapl"
+    assert asked(root, name.format([], None)) == "rapl"
+    assert asked(root, name.format(["nvml"], None)) == "nvml"
+    kinds = "[each.name for each in sensors.find()]"
+    assert asked(root, kinds, CUDA_VISIBLE_DEVICES="1,5,0") == ["rapl", "nvml"]
+    assert asked(root, kinds, CUDA_VISIBLE_DEVICES="") == ["rapl"]
+    assert asked(root, kinds) == ["rapl", "nvml", "nvml/1", "nvml/2"]
+    ordered = asked(root, "sensors.choose([], gpu=1)[0].note", CUDA_DEVICE_ORDER="PCI_BUS_ID")
+    assert "another order" not in ordered
 
 
 def test_a_renumbered_device_is_not_taken_for_another(tmp_path: Path) -> None:

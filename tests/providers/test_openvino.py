@@ -58,11 +58,11 @@ def test_it_is_proven(target: LocalTarget) -> None:
     assert found[CPU]["ok"]
 
 
-def test_builds_are_counted(target: LocalTarget, alone: dict[str, Any], place: Path) -> None:
-    """Every build has its seconds; an engine file was written; what is reused is said."""
-    found = target.request("footprint", deadline_s=PATIENCE_S, rebuild=2, **alone)
+def test_a_build_is_counted(target: LocalTarget, alone: dict[str, Any], place: Path) -> None:
+    """The build has its seconds; an engine file was written; what is reused is said."""
+    found = target.request("footprint", deadline_s=PATIENCE_S, **alone)
     assert found["ok"], found
-    assert found["builds"] == len(found["build_s"]) == 3
+    assert len(found["build_s"]) == 1
     assert all(seconds > 0 for seconds in found["build_s"])
     assert found["engine"]["bytes"] > 0
     assert isinstance(found["engine"]["reused"], bool)

@@ -39,21 +39,24 @@ def named(name):
     return None
 
 
-def choose(names=(), gpu=False):
+def choose(names=(), gpu=None):
     """The sensor to measure with, and where there is none, why.
 
     Args:
         names: Names by preference. Where the board has none of them its own order counts; one
             that it has but that cannot be read is not replaced, since others see something else.
-        gpu: The work runs on a discrete GPU: its own sensor then comes first.
+        gpu: The GPU that the work runs on, as its provider counts; None for none. A discrete one's
+            own sensor then comes first, whatever the names say; that of another GPU is no choice.
 
     Returns:
         The sensor or None, and a reason (empty with a sensor).
     """
-    found = find()
-    if gpu:
-        found.sort(key=lambda each: each.scope != "gpu")
-    found = [each for name in names for each in found if each.name == name] or found
+    # A discrete GPU's sensor says nothing of work elsewhere, unless somebody wants it.
+    everything = [e for e in find() if e.gpu in (None, gpu) or (gpu is None and e.name in names)]
+    found = [each for name in names for each in everything if each.name == name] or everything
+    if gpu is not None:
+        own = [each for each in everything if each.gpu == gpu]
+        found = own + [each for each in found if each not in own]
     for sensor in found:
         if sensor.readable:
             return sensor, ""

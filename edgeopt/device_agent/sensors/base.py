@@ -1,6 +1,4 @@
-"""What every sensor is, and the files that it reads, below `EDGEOPT_SYSROOT` where that is set."""
-
-import os
+"""What every sensor is, and how it reads numbers and finds chips."""
 
 import machine
 
@@ -21,6 +19,7 @@ class Sensor(object):
     kind = "power"  # or "counter": the readings are joules that add up
     gain = 0.01  # relative error of the scale; None: nobody vouches for it
     note = ""
+    gpu = None  # which GPU it sees, as CUDA counts
     lag_s = None  # how old a reading may be where that is more than 1 / max_hz
 
     def __init__(self, name, scope, labels=(), total=(), resolution=None, max_hz=20.0, reason=""):
@@ -75,21 +74,6 @@ class Sensor(object):
         }
 
 
-def place(path):
-    """A system file's path below the root."""
-    return os.path.join(os.environ.get("EDGEOPT_SYSROOT", "/"), path.lstrip("/"))
-
-
-def text(path):
-    """A system file's text.
-
-    Raises:
-        OSError: It cannot be read.
-    """
-    with open(place(path), "rb") as stream:
-        return stream.read().decode("utf-8", "replace").strip("\0 \n\t")
-
-
 def number(path):
     """A system file's number.
 
@@ -97,7 +81,7 @@ def number(path):
         OSError: It cannot be read.
         ValueError: It holds no number.
     """
-    return float(text(path))
+    return float(machine.text(path))
 
 
 def known(path):
@@ -108,26 +92,13 @@ def known(path):
         return None
 
 
-def exists(path):
-    """Whether there is such a system file."""
-    return os.path.exists(place(path))
-
-
-def names(path):
-    """Names in a system folder, sorted; empty where it cannot be listed."""
-    try:
-        return sorted(os.listdir(place(path)))
-    except OSError:
-        return []
-
-
 def hwmon(*wanted):
     """Folders of the hwmon devices whose driver has one of these names: (name, path).
 
     Numbers change from boot to boot, so only names count.
     """
     found = []
-    for entry in names("/sys/class/hwmon"):
+    for entry in machine.names("/sys/class/hwmon"):
         path = "/sys/class/hwmon/" + entry
         name = machine.read(path + "/name")
         if name in wanted:
@@ -138,4 +109,4 @@ def hwmon(*wanted):
 def is_jetson():
     """Whether this is an NVIDIA Tegra board."""
     compatible = machine.read("/proc/device-tree/compatible") or ""
-    return exists("/etc/nv_tegra_release") or "nvidia,tegra" in compatible
+    return machine.exists("/etc/nv_tegra_release") or "nvidia,tegra" in compatible

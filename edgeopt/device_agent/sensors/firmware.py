@@ -4,7 +4,7 @@ import os
 import shutil
 import subprocess
 
-from sensors import base
+import machine
 
 _PLACES = ("/usr/bin/vcgencmd", "/bin/vcgencmd", "/opt/vc/bin/vcgencmd")
 _TIMEOUT_S = 5.0
@@ -13,8 +13,8 @@ _TIMEOUT_S = 5.0
 def command():
     """The path of vcgencmd; None where there is none. Another root hides the real one."""
     for path in _PLACES:
-        if os.access(base.place(path), os.X_OK):
-            return base.place(path)
+        if os.access(machine.place(path), os.X_OK):
+            return machine.place(path)
     return None if "EDGEOPT_SYSROOT" in os.environ else shutil.which("vcgencmd")
 
 

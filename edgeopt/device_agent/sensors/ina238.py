@@ -1,5 +1,6 @@
 """INA238 by hwmon: the supply of the Jetson Thor developer kit (`VIN`), carrier included."""
 
+import machine
 from sensors import base
 
 _STEP_V = 5e-6  # over the shunt, in the converter's wide range
@@ -17,7 +18,7 @@ class Ina238(base.Sensor):
 
     def read(self):
         """Watts: this driver has a power file, in microwatts."""
-        if base.text(self._path + "/name") != "ina238":
+        if machine.text(self._path + "/name") != "ina238":
             raise OSError("the INA238 is not at its place any more")
         return {"VIN": base.number(self._path + "/power1_input") * 1e-6}
 

@@ -2,6 +2,7 @@
 
 import os
 
+import machine
 from sensors import base
 
 # Step of the converter over the shunt in V, and how many of them one step of the power is.
@@ -27,7 +28,7 @@ class Ina2xx(base.Sensor):
 
     def read(self):
         """Watts: the driver's power file is in microwatts."""
-        if base.text(self._path + "/name") != self._chip:
+        if machine.text(self._path + "/name") != self._chip:
             raise OSError("the %s is not at its place any more" % self._chip)
         return {"POWER": base.number(self._path + "/power1_input") * 1e-6}
 
@@ -42,4 +43,4 @@ def detect():
 
 def _bus(path):
     """Such as `1-0040`: the folder above `hwmon/hwmonN`."""
-    return os.path.realpath(base.place(path)).split(os.sep)[-3]
+    return os.path.realpath(machine.place(path)).split(os.sep)[-3]

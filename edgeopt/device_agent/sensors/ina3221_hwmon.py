@@ -1,5 +1,6 @@
 """INA3221 by hwmon: Jetson with JetPack 5 and newer. P = V * I, since there is no power file."""
 
+import machine
 from sensors import base, rails
 
 _CHANNELS = (1, 2, 3)  # in7 is a sum of shunt voltages, no rail
@@ -29,7 +30,7 @@ class Ina3221(base.Sensor):
         """Watts by label. The label is read too: a renumbered device must not be taken for it."""
         found = {}
         for label, (path, channel) in self._places.items():
-            if base.text("%s/in%d_label" % (path, channel)) != label:
+            if machine.text("%s/in%d_label" % (path, channel)) != label:
                 raise OSError(_LOST % label)
             millivolts = base.number("%s/in%d_input" % (path, channel))
             milliamperes = base.number("%s/curr%d_input" % (path, channel))
@@ -43,7 +44,7 @@ def detect():
     for _, path in base.hwmon("ina3221"):
         for channel in _CHANNELS:
             try:
-                label = base.text("%s/in%d_label" % (path, channel))
+                label = machine.text("%s/in%d_label" % (path, channel))
             except OSError:
                 continue
             switched_off = base.known("%s/in%d_enable" % (path, channel)) == 0

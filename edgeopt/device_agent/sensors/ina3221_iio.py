@@ -1,5 +1,6 @@
 """INA3221 by iio: Jetson with JetPack 4."""
 
+import machine
 from sensors import base, rails
 
 _DRIVER = "/sys/bus/i2c/drivers/ina3221x"
@@ -25,7 +26,7 @@ class Ina3221Iio(base.Sensor):
         """Watts by label."""
         found = {}
         for label, (path, channel) in self._places.items():
-            if base.text("%s/rail_name_%d" % (path, channel)) != label:
+            if machine.text("%s/rail_name_%d" % (path, channel)) != label:
                 raise OSError("the rail %s is not at its place any more" % label)
             found[label] = base.number("%s/in_power%d_input" % (path, channel)) * 1e-3
         return found
@@ -34,14 +35,14 @@ class Ina3221Iio(base.Sensor):
 def detect():
     """One sensor for all chips; none where the driver is not there."""
     places = {}
-    for chip in base.names(_DRIVER):
-        for device in base.names("%s/%s" % (_DRIVER, chip)):
+    for chip in machine.names(_DRIVER):
+        for device in machine.names("%s/%s" % (_DRIVER, chip)):
             if not device.startswith("iio:device"):
                 continue
             path = "%s/%s/%s" % (_DRIVER, chip, device)
             for channel in range(3):
                 try:
-                    label = base.text("%s/rail_name_%d" % (path, channel))
+                    label = machine.text("%s/rail_name_%d" % (path, channel))
                 except OSError:
                     continue
                 if label not in ("", "NC"):

@@ -1,5 +1,6 @@
 """The battery: only while it is what feeds the device. Vendors differ in sign and in unit."""
 
+import machine
 from sensors import base
 
 _BASE = "/sys/class/power_supply"
@@ -24,13 +25,13 @@ class Battery(base.Sensor):
         Raises:
             ValueError: It is charging, or the figure is no device's power in either unit.
         """
-        if base.text(self._path + "/status") != "Discharging":
+        if machine.text(self._path + "/status") != "Discharging":
             raise ValueError(_CHARGING)
         return {self.labels[0]: abs(_watts(self._path))}
 
 
 def _watts(path):
-    if base.exists(path + "/power_now"):
+    if machine.exists(path + "/power_now"):
         return base.number(path + "/power_now") * 1e-6
     volts = base.number(path + "/voltage_now") * 1e-6
     microamperes = base.number(path + "/current_now")
@@ -42,9 +43,9 @@ def _watts(path):
 
 def detect():
     """The first battery that has a current or a power."""
-    for entry in base.names(_BASE):
+    for entry in machine.names(_BASE):
         path = "%s/%s" % (_BASE, entry)
-        measures = any(base.exists(path + name) for name in ("/current_now", "/power_now"))
+        measures = any(machine.exists(path + name) for name in ("/current_now", "/power_now"))
         if not measures or not _is_battery(path):
             continue
         sensor = Battery(path)
@@ -58,6 +59,6 @@ def detect():
 
 def _is_battery(path):
     try:
-        return base.text(path + "/type") == "Battery"
+        return machine.text(path + "/type") == "Battery"
     except OSError:
         return False

@@ -1,5 +1,6 @@
 """RAPL: energy counters of x86 processors. The package, not the board, and often root only."""
 
+import machine
 from sensors import base
 
 _BASE = "/sys/class/powercap"
@@ -18,9 +19,9 @@ class Rapl(base.Sensor):
     gain = None
 
     def __init__(self, zones, reason=""):
+        # The unit stands in a register that the driver does not show: the step is unknown here.
         labels = list(zones)
-        steps = dict.fromkeys(labels, 61.03515625e-6)
-        base.Sensor.__init__(self, "rapl", "package", labels, labels, steps, 50.0, reason)
+        base.Sensor.__init__(self, "rapl", "package", labels, labels, {}, 50.0, reason)
         self._zones = zones
 
     def ranges(self):
@@ -43,11 +44,11 @@ class Rapl(base.Sensor):
 def detect():
     """Package zones by their names; sub-zones are part of them, `psys` is another scope."""
     zones = {}
-    for entry in base.names(_BASE):
+    for entry in machine.names(_BASE):
         path = "%s/%s" % (_BASE, entry)
         if entry.startswith("intel-rapl:") and entry.count(":") == 1:
             try:
-                name = base.text(path + "/name")
+                name = machine.text(path + "/name")
             except OSError:
                 continue
             if name.startswith("package-"):

@@ -4,7 +4,8 @@ It keeps the habits of TensorRT's provider that the agent must cope with, and co
 `trt_engine_cache_path` gets one engine file where there is none, else the file is read and left
 alone; building takes longer than loading; models whose bytes begin with `crash`, `refuse` or
 `forget` crash the process, raise, or are built again each time. Where the provider is named
-without options, as a proof does, `FAKE_HABIT` says how it misbehaves.
+without options, as a proof does, `FAKE_HABIT` says how it misbehaves. `FAKE_ASKED_S` is how long
+the question for providers takes.
 """
 
 import json
@@ -20,6 +21,7 @@ BUILD_S = 0.05
 
 
 def get_available_providers():
+    time.sleep(float(os.environ.get("FAKE_ASKED_S", "0")))
     return [TENSORRT, CPU]
 
 
