@@ -54,7 +54,8 @@ class StaticQdq:
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action a group that is still float, in the types that the device computes fast."""
         types = offer.profile.quantization
-        if types is None or not offer.data or _refused(model) is not None:
+        if types is None or types.symmetric or not offer.data or _refused(model) is not None:
+            # Where zero points must be 0, `symmetric_qdq` puts pairs in other places.
             return ()
         quantized = {
             name_of(node.outputs[0])

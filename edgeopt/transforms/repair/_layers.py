@@ -240,7 +240,9 @@ def _layer(node: ir.Node) -> Layer | None:
     if weight is None or _origin(node.inputs[0]) is None:
         return None
     if len(node.inputs) > 2 and node.inputs[2] is not None:
-        return Layer(node, weight, _dequantized(node.inputs[2], ("int32",)), node.outputs[0])
+        bias = _dequantized(node.inputs[2], ("int32",))
+        # A float bias, as TensorRT wants it, would not follow the scales of its layer.
+        return None if bias is None else Layer(node, weight, bias, node.outputs[0])
     added = [user for user in float_users(node.outputs[0]) if is_bias(user)]
     if added:
         found = [_dequantized(value, ("int32",)) for value in added[0].inputs]
