@@ -6,16 +6,19 @@ from pathlib import Path
 from typing import Any
 
 from edgeopt.api.device import Device, open_device
+from edgeopt.api.emulated import float16_warnings, warnings_of
 from edgeopt.api.prepare import SENSITIVITY
 from edgeopt.api.reopen import workshop_for
 from edgeopt.api.sensitivity import ranked, table
 from edgeopt.api.subject import Progress, Subject, open_model, open_subject
 from edgeopt.api.workspace import Workspace
+from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.model import TensorSpec
 from edgeopt.errors import UsageError
 from edgeopt.graph.cost import per_layer, static_cost
 from edgeopt.graph.normalize import notes
 from edgeopt.transforms.base import Offer
+from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.units import format_bytes
 
@@ -77,6 +80,7 @@ def inspect_model(
                 for choice in space.choices
             ],
         }
+        told["warnings"] = _warnings(workshop, door, subject)
         if sensitivity:
             progress("running each choice alone on calibration inputs")
             told["sensitivity"] = ranked(space, folder=workspace.folder / SENSITIVITY)
@@ -99,6 +103,16 @@ def _subject(
         return open_subject(model, data=data, metric=None, seed=0, progress=progress)
     name, opened, _ = open_model(model, progress)
     return Subject(name=name, model=opened, data=None, metric_name="", metric=None)
+
+
+def _warnings(workshop: Workshop, device: Device, subject: Subject) -> list[str]:
+    """What the device would make of the given model, where this machine hides it."""
+    if subject.data is None:
+        return []
+    runtime = RuntimeSettings(provider=device.provider.provider)
+    found = warnings_of(workshop, workshop.build(workshop.recipe()), device.profile, runtime)
+    half = float16_warnings(workshop, device.profile) if device.profile.float16 else []
+    return [*found, *half]
 
 
 def _spec(spec: TensorSpec) -> dict[str, Any]:
@@ -128,6 +142,7 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
     ]
     if subject.data is None:
         lines.append("  (quantize, prune and repair need data: give --data)")
+    lines += ["", *told["warnings"]] if told["warnings"] else []
     if "sensitivity" in told:
         lines += ["", *table(told["sensitivity"])]
     return "\n".join(lines)

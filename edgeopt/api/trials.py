@@ -9,6 +9,7 @@ from typing import Any
 
 from edgeopt.api.accuracy import PairedAccuracy
 from edgeopt.api.device import Device
+from edgeopt.api.emulated import warnings_of
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.data import Part
@@ -169,7 +170,7 @@ class Bench:
             failed = outcome if isinstance(outcome, Failure) else trial.outcome
             return replace(trial, outcome=failed)
         trial = replace(trial, device_s=outcome.device_s)
-        found = self._measurement(outcome, built)
+        found = self._measurement(outcome, built, prepared.candidate.runtime)
         if self.skip_slow and not complete and _much_slower(outcome):
             absent = {**found.absent, self._accuracy_name: NOT_SCORED}
             return replace(trial, outcome=replace(found, absent=absent))
@@ -217,18 +218,22 @@ class Bench:
         said = self.accuracy.agreement_with_host(prepared.file.digest, prepared.candidate.runtime)
         return {HOST_DIFFERENCE: said} if said else {}
 
-    def _measurement(self, outcome: Outcome, built: Built) -> Measurement:
+    def _measurement(self, outcome: Outcome, built: Built, runtime: RuntimeSettings) -> Measurement:
         values, absent = dict(outcome.values), dict(outcome.absent)
         why = comparable(outcome.environment, self.given) if "energy_scope" in self.given else ""
         for name in (*ENERGY, PACED):
             if why and values.pop(name, None) is not None:
                 absent[name] = why
+        read = None if outcome.profile is None else lowered(outcome.profile, built.graph)
+        if read is not None:
+            hidden = warnings_of(self.workshop, built, self.device.profile, runtime)
+            read = replace(read, traps=(*hidden, *read.traps))
         return Measurement(
             values=values,
             absent=absent,
             verdict=outcome.verdict,
             environment={**outcome.environment, **_circumstances(self.device)},
-            lowered=None if outcome.profile is None else lowered(outcome.profile, built.graph),
+            lowered=read,
         )
 
     def _score(
