@@ -1,5 +1,6 @@
 """From a device's entry to its live door."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from edgeopt.targets.meter import metered
 from edgeopt.targets.pipe import Patience
 from edgeopt.targets.replay import ReplayTarget
 from edgeopt.targets.ssh import SshTarget
+
+PACE = "EDGEOPT_REPLAY_PACE"
+"""In a replay device's `environment`: see `docs/devices.md`."""
 
 
 def open_target(entry: DeviceEntry, *, folder: Path, patience: Patience | None = None) -> Target:
@@ -44,8 +48,7 @@ def _open(entry: DeviceEntry, folder: Path, patience: Patience | None) -> Target
                 where=entry.origin or entry.name,
                 hint=f'recording = "file.jsonl" for {entry.name}',
             )
-        pace = float(entry.environment.get("EDGEOPT_REPLAY_PACE", "0"))
-        return ReplayTarget(Path(entry.recording).expanduser(), pace=pace)
+        return ReplayTarget(Path(entry.recording).expanduser(), pace=_pace(entry))
     if entry.kind == "ssh":
         return SshTarget(entry, folder=folder, patience=patience)
     if entry.exec:
@@ -62,6 +65,26 @@ def _open(entry: DeviceEntry, folder: Path, patience: Patience | None) -> Target
     if entry.power_mode:
         _enter_mode(target, entry)
     return target
+
+
+def _pace(entry: DeviceEntry) -> float:
+    """How many times the recorded durations a recording takes; 0 where the entry says nothing.
+
+    Raises:
+        ConfigError: It is no such number.
+    """
+    said = entry.environment.get(PACE, "0")
+    try:
+        pace = float(said)
+    except ValueError:
+        pace = math.nan
+    if not 0 <= pace < math.inf:
+        raise ConfigError(
+            f"{PACE} is {said!r}, and must be a number from 0 on",
+            where=entry.origin or entry.name,
+            hint="1 takes as long as the device did, 0.5 half of that, 0 answers at once",
+        )
+    return pace
 
 
 def _enter_mode(target: LocalTarget, entry: DeviceEntry) -> None:

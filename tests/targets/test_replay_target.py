@@ -1,14 +1,17 @@
 """A recorded session plays back without a device."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from edgeopt.core.device import DeviceEntry
 from edgeopt.core.protocols import Target
-from edgeopt.errors import DeviceError
+from edgeopt.errors import ConfigError, DeviceError
 from edgeopt.targets.local import LocalTarget
+from edgeopt.targets.open import open_target
 from edgeopt.targets.replay import RecordingTarget, ReplayTarget
 from edgeopt.testing.target_exam import SETTINGS, bench_job, material
 
@@ -45,3 +48,23 @@ def test_unreadable_recording(tmp_path: Path) -> None:
     path.write_text("{")
     with pytest.raises(DeviceError, match=r"session\.jsonl"):
         ReplayTarget(path)
+
+
+@pytest.mark.parametrize("said", ["fast", "-1", "nan", "inf", ""])
+def test_a_pace_that_is_none_names_the_entry(said: str, tmp_path: Path) -> None:
+    """Never a bare ValueError: what it says, where, and what it may be."""
+    recording = tmp_path / "session.jsonl"
+    recording.write_text('{"name": "pi"}\n')
+    entry = DeviceEntry(
+        name="pi",
+        kind="replay",
+        recording=str(recording),
+        origin="devices.toml",
+        environment={"EDGEOPT_REPLAY_PACE": said},
+    )
+    with pytest.raises(ConfigError, match="EDGEOPT_REPLAY_PACE") as caught:
+        open_target(entry, folder=tmp_path)
+    assert caught.value.where == "devices.toml"
+    assert caught.value.hint
+    paced = replace(entry, environment={"EDGEOPT_REPLAY_PACE": "0.5"})
+    assert open_target(paced, folder=tmp_path).name == "pi"
