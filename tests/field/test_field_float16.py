@@ -82,8 +82,9 @@ def _root_of_mean_square() -> onnx.ModelProto:
     b.node("Mul", ["large", "large"], "square")
     b.node("ReduceMean", ["square"], "mean", axes=[-1], keepdims=1)
     b.node("Sqrt", ["mean"], "root")
-    b.node("Div", ["large", "root"], "y")
-    return b.model([("x", "float32", ("N", 64))], [("y", "float32", ("N", 64))])
+    b.node("Div", ["large", "root"], "unit")
+    b.node("MatMul", ["unit", b.weight("w", 64, 8)], "y")
+    return b.model([("x", "float32", ("N", 64))], [("y", "float32", ("N", 8))])
 
 
 def _large_mean() -> onnx.ModelProto:
@@ -106,6 +107,7 @@ def test_overflow_that_a_cpu_hides(net, problem: str, tmp_path: Path) -> None:
     assert problem in {each.problem for each in found}
     assert all("65504" in each.sentence for each in found)
     graph = alone(space, HALF)
+    assert _kinds(graph, ir.DataType.FLOAT16)
     made, expected = _in_types(graph, feeds[0]), _in_types(graphs.as_graph(model), feeds[0])
     assert np.isfinite(made).all()
     assert ratio_db([expected], [made]) > 50
