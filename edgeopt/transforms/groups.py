@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of
-from edgeopt.transforms.local_rule import word
+from edgeopt.transforms.local_rule import integer, integers, word
 
 WEIGHTED = frozenset({"Conv", "Gemm", "MatMul"})
 FUSED = frozenset({"Relu", "Clip"})
@@ -32,10 +32,13 @@ ARITHMETIC = frozenset({"Add", "Mul", "Sigmoid", "LeakyRelu", "AveragePool", "Gl
 """Integer kernels with a scale of their own for every operand and the result."""
 QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 GROUPS_AT_MOST = 40
+BOUNDED = "__bounded"
+"""Ends the name of a value that is only cut where its codes end anyway."""
 _REPLACED = "__replaced"
 _MATRIX = "__matrix"
 """Of a product's rows, which are those of the value in another shape."""
 _STEM_CHANNELS = 4
+_PLANES = 4
 _KEY = "edgeopt.quantize.groups"
 
 
@@ -106,8 +109,17 @@ def through(value: ir.Value) -> ir.Value:
     quantize = made.inputs[0].producer()
     if quantize is None or quantize.op_type != "QuantizeLinear" or quantize.inputs[0] is None:
         return value
-    # Codes may also be read at another scale, as another value: that is no pair.
-    return quantize.inputs[0] if made.inputs[1] is quantize.inputs[1] else value
+    if made.inputs[1] is not quantize.inputs[1]:
+        # Codes may also be read at another scale, as another value: that is no pair.
+        return value
+    before = quantize.inputs[0].producer()
+    bounded = before is not None and is_bound(before) and before.inputs[0]
+    return bounded or quantize.inputs[0]
+
+
+def is_bound(node: ir.Node) -> bool:
+    """Whether a node is the Min that keeps the runtime from quantizing before a pool."""
+    return node.op_type == "Min" and (node.outputs[0].name or "").endswith(BOUNDED)
 
 
 def is_constant(value: ir.Value | None) -> bool:
@@ -179,7 +191,9 @@ def float_users(value: ir.Value) -> tuple[ir.Node, ...]:
     """Users of a value, those behind its pair included, the pair itself not."""
     found: dict[ir.Node, None] = {}
     for user, _ in value.uses():
-        found |= dict.fromkeys(_behind(user) if user.op_type == "QuantizeLinear" else (user,))
+        quantizers = (q for q, _ in user.outputs[0].uses()) if is_bound(user) else (user,)
+        for each in quantizers:
+            found |= dict.fromkeys(_behind(each) if each.op_type == "QuantizeLinear" else (each,))
     return tuple(found)
 
 
@@ -331,9 +345,34 @@ def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) 
     all_moving = len(owners) == len(node.inputs) > 1
     if node.op_type in JOINING:
         return max(owners) if all_moving else None
+    if node.op_type == "AveragePool" and not _averages_in_integers(node):
+        return None
     if node.op_type in ARITHMETIC and not _is_float_arithmetic(node, sources):
         return max(owners) if len(sources) == len(node.inputs) else None
     return None
+
+
+def averages_planes(node: ir.Node) -> bool:
+    """Whether a node is an AveragePool whose windows all divide by the same number.
+
+    So it is a depthwise convolution with one weight. The runtime's own integer kernel of it takes
+    five times longer than the one in float; that of the convolution takes less.
+    """
+    source = node.inputs[0]
+    if node.op_type != "AveragePool" or source is None or source.shape is None:
+        return False
+    if len(source.shape) != _PLANES or not isinstance(source.shape[1], int):
+        return False
+    if word(node, "auto_pad", "NOTSET") != "NOTSET" or integer(node, "ceil_mode", 0):
+        return False
+    inside = integer(node, "count_include_pad", 0) or not any(integers(node, "pads"))
+    return bool(inside) and all(step == 1 for step in integers(node, "dilations"))
+
+
+def _averages_in_integers(node: ir.Node) -> bool:
+    source = node.inputs[0]
+    rank = None if source is None or source.shape is None else len(source.shape)
+    return rank != _PLANES or averages_planes(node)
 
 
 def _is_float_arithmetic(node: ir.Node, sources: Sequence[ir.Value]) -> bool:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from edgeopt.core.action import Choice
 from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.choices import scheme_of, switched_on
-from edgeopt.transforms.macros import IN_FLOAT
+from edgeopt.transforms.macros import IN_FLOAT, IN_INTEGERS
 
 _TOGETHER = {
     "dynamic_int8": ("dynamic_int8",),
@@ -80,11 +80,13 @@ def int8_everything(
     """Codes by name: every group in integers but the stem, alone and with its biases corrected.
 
     What a search begins with and releases groups from: on most models the best is everything but
-    a handful.
+    a handful. A stem that is not left alone is rewritten for integers where it can be.
     """
     families = EXACT | {"quantize"}
     codes = [
-        0 if choice in off or choice.name == f"quantize:{stem}" else switched_on(choice, families)
+        (len(choice) - 1) * (stem is None and choice.name in IN_INTEGERS)
+        if choice in off
+        else (choice.name != f"quantize:{stem}") * switched_on(choice, families)
         for choice in choices
     ]
     corrected = [

@@ -19,6 +19,9 @@ convolution on four times the channels, for integer kernels only."""
 IN_FLOAT: frozenset[str] = frozenset({"rewrite:layout"})
 """Choices whose last alternative is a sensible first guess without quantization."""
 
+IN_INTEGERS: frozenset[str] = frozenset({"rewrite:stem"})
+"""Choices whose last alternative is a sensible first guess where the stem is quantized."""
+
 JOINT: frozenset[str] = frozenset(name for names in MACROS.values() for name in names)
 """Transforms that belong to a macro."""
 
@@ -49,4 +52,5 @@ def macro(
         family="rewrite",
         labels=tuple(labels),
         alternatives=tuple(alternatives),
+        joint=True,
     )

@@ -24,6 +24,7 @@ from edgeopt.transforms.groups import (
     MOVING,
     Group,
     activations,
+    averages_planes,
     float_groups,
     hold_groups,
     holds_groups,
@@ -37,6 +38,7 @@ from edgeopt.transforms.groups import (
 )
 from edgeopt.transforms.quantize._gemm import has_gemm_form, write_gemm
 from edgeopt.transforms.quantize._plan import Plan, held_plan, holds_quantizers, plan_of
+from edgeopt.transforms.quantize._pools import bounded, sinks, write_average, write_bound
 from edgeopt.transforms.quantize._weights import quantize_added_bias, quantize_constants
 
 OPSET_NEEDED = 13
@@ -157,6 +159,8 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
             return refused
     if node.op_type == "HardSwish":
         node = _integer_gate(editor, node, plan)
+    if averages_planes(node):
+        node = write_average(editor, node, action)
     for made in tuple(node.outputs) if _makes_codes(node, plan) else ():
         pair = _pair(editor, made, plan, dtype)
         if isinstance(pair, Rejection):
@@ -255,7 +259,7 @@ def _pair(editor: Editor, value: ir.Value, plan: Plan, dtype: str) -> ir.Value |
 def _quantized(editor: Editor, value: ir.Value, plan: Plan, dtype: str) -> ir.Value | Rejection:
     """The codes of a value; quantizes it where nothing has yet."""
     name = name_of(value)
-    for user, _ in value.uses():
+    for user, _ in bounded(value).uses():
         if user.op_type == "QuantizeLinear":
             held = user.outputs[0].dtype
             if held is not None and held.name.lower() != dtype:
@@ -266,12 +270,14 @@ def _quantized(editor: Editor, value: ir.Value, plan: Plan, dtype: str) -> ir.Va
         return Rejection(reason=f"calibration has no range of {name!r}")
     scale = editor.initializer(f"{name}__scale", found.scale)
     zero = editor.initializer(f"{name}__zero", found.zero)
-    quantize = new_node("QuantizeLinear", [value, scale, zero], output=f"{name}__quantized")
+    bound = [write_bound(editor, value, found)] if sinks(value, plan.members) else []
+    read = bound[0].outputs[0] if bound else value
+    quantize = new_node("QuantizeLinear", [read, scale, zero], output=f"{name}__quantized")
     codes = quantize.outputs[0]
     codes.type, codes.shape = ir.TensorType(ir.DataType[dtype.upper()]), value.shape
     producer = value.producer()
     if producer is not None:
-        editor.insert_after([quantize], after=producer)
+        editor.insert_after([*bound, quantize], after=producer)
     else:
         editor.insert([quantize], before=next(iter(editor.graph)))
     return codes
