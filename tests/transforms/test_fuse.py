@@ -180,3 +180,41 @@ def test_gelu_in_every_spelling(approximate: bool, form: str, swapped: bool) -> 
     (node,) = applied.graph.graph
     assert node.op_type == "Gelu"
     assert node.attributes["approximate"].as_string() == ("tanh" if approximate else "none")
+
+
+HALF = 2e-3
+"""Of the largest output: float16 sums in another order."""
+
+
+def test_constants_of_half_precision() -> None:
+    """Literals rounded to float16 still say which function it is."""
+    for form in ("hardswish", "gelu", "hardsigmoid"):
+        b = Builder()
+        numbers = {"three": 3, "sixth": 1 / 6, "zero": 0, "six": 6, "one": 1, "half": 0.5}
+        for name, number in {**numbers, "r": np.sqrt(0.5)}.items():
+            b.constant(name, np.full((), number, np.float16))
+        if form == "gelu":
+            b.node("Erf", [b.node("Mul", ["x", "r"], "inner")], "curve")
+            product = b.node("Mul", ["x", b.node("Add", ["curve", "one"], "gate")], "p")
+            b.node("Mul", [product, "half"], "y")
+        else:
+            clip = b.node("Clip", [b.node("Add", ["x", "three"], "plus"), "zero", "six"], "clip")
+            gate = b.node("Mul", [clip, "sixth"], "y" if form == "hardsigmoid" else "gate")
+            if form == "hardswish":
+                b.node("Mul", ["x", gate], "y")
+        shape = ("N", 8)
+        opset = 20 if form == "gelu" else 17
+        model = b.model([("x", "float16", shape)], [("y", "float16", shape)], opset=opset)
+        (applied,) = examine_exact(form, model, relative=HALF)
+        assert [node.op_type.lower() for node in applied.graph.graph] == [form]
+
+
+def test_other_constants_in_half_precision() -> None:
+    """Two thousandths away from a sixth is another function, in float16 too."""
+    b = Builder()
+    for name, number in {"three": 3, "six": 6, "zero": 0, "near": 1 / 6 + 5e-4}.items():
+        b.constant(name, np.full((), number, np.float16))
+    b.node("Clip", [b.node("Add", ["x", "three"], "plus"), "zero", "six"], "clip")
+    b.node("Mul", ["x", b.node("Mul", ["clip", "near"], "gate")], "y")
+    model = b.model([("x", "float16", ("N", 8))], [("y", "float16", ("N", 8))])
+    assert not examine_exact("hardswish", model)

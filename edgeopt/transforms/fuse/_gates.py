@@ -1,14 +1,60 @@
-"""The spellings of gates and of products that exporters write."""
+"""The spellings of gates and of products that exporters write, and the operator for them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from edgeopt.graph.editor import array_of, sole_user
-from edgeopt.transforms.local_rule import floating, input_of
+from edgeopt.graph.editor import Editor, array_of, new_node, sole_user
+from edgeopt.transforms.base import Rejection
+from edgeopt.transforms.local_rule import floating, input_of, refuse, site_of
 
 TOLERANCE = 1e-6
-"""Relative: how far a literal (1/6 in seven digits) may be from what it stands for."""
+"""How far a literal (1/6 in seven digits) may be from what it stands for."""
+_HALF_TOLERANCE = 2.0**-10
+"""The same in float16, relative: two literals of eleven binary digits in one product."""
+_TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """One operator of one input, written as several.
+
+    Args:
+        root: The last of the several.
+        operator: What they are.
+        source: Its input.
+        attributes: Of the operator.
+    """
+
+    root: ir.Node
+    operator: str
+    source: ir.Value
+    attributes: Mapping[str, float | str]
+
+
+def spelled(
+    root: ir.Node, operator: str, source: ir.Value, **attributes: float | str
+) -> Spelled | Rejection:
+    """What was found, where the runtime has a kernel for its precision."""
+    if source.dtype not in _TYPES:
+        return refuse(f"no kernel for {source.dtype}", root)
+    return Spelled(root, operator, source, attributes)
+
+
+def write_operator(editor: Editor, found: Spelled) -> None:
+    """Put the operator in the place of its root."""
+    old = found.root.outputs[0]
+    made = new_node(
+        found.operator,
+        [found.source],
+        output=f"{site_of(found.root)}/{found.operator.lower()}",
+        attributes=dict(found.attributes),
+        like=old,
+    )
+    editor.insert([made], before=found.root)
+    editor.replace_value(old, made.outputs[0])
+    editor.remove_dead([found.root])
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +74,10 @@ class Gate:
     factor: float
 
 
-def close(one: float, other: float) -> bool:
-    """Equal up to the rounding of a literal."""
+def close(one: float, other: float, beside: ir.Value) -> bool:
+    """Equal up to the rounding of a literal in the precision of the value beside it."""
+    if beside.dtype is ir.DataType.FLOAT16:
+        return abs(one - other) <= _HALF_TOLERANCE * abs(other)
     return abs(one - other) <= TOLERANCE * max(1.0, abs(other))
 
 
@@ -119,6 +167,11 @@ def gates_of(value: ir.Value) -> tuple[Gate, ...]:
         for line in affine(source)
         if line.factor > 0
     )
+
+
+def is_sixth(gate: Gate) -> bool:
+    """Whether it rises from -3 to 3: the gate of a hard swish."""
+    return close(gate.alpha, 1 / 6, gate.source) and close(gate.beta, 1 / 2, gate.source)
 
 
 def _clipped_from_zero(node: ir.Node) -> float | None:

@@ -11,28 +11,27 @@ of a text recogniser.
 """
 
 import math
-from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from edgeopt.graph.editor import Editor, new_node, sole_user
+from edgeopt.graph.editor import sole_user
 from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.fuse._gates import close, factors_of, scalar, step_of
-from edgeopt.transforms.local_rule import LocalRule, input_of, refuse, site_of
+from edgeopt.transforms.fuse._gates import (
+    Spelled,
+    close,
+    factors_of,
+    scalar,
+    spelled,
+    step_of,
+    write_operator,
+)
+from edgeopt.transforms.local_rule import LocalRule, input_of, refuse
 
-_TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
 _CUBIC = 0.044715
 _CUBE = 3
 
 
-@dataclass(frozen=True, slots=True)
-class _Spelled:
-    root: ir.Node
-    source: ir.Value
-    approximate: str
-
-
-def _match(root: ir.Node) -> _Spelled | Rejection:
+def _match(root: ir.Node) -> Spelled | Rejection:
     factors, number = factors_of(root.outputs[0])
     if len(factors) != 2:
         return refuse("it is no product of two values", root)
@@ -46,20 +45,18 @@ def _match(root: ir.Node) -> _Spelled | Rejection:
             fits, approximate = _is_tanh_of(inner, source), "tanh"
         if fits is None:
             continue
-        if not fits or not close(number, 0.5):
+        if not fits or not close(number, 0.5, source):
             return refuse("it has other constants than GELU", root)
         if sole_user(other) is None:
             return refuse("the gate is used elsewhere too", root)
-        if source.dtype not in _TYPES:
-            return refuse(f"no kernel for {source.dtype}", root)
-        return _Spelled(root, source, approximate)
+        return spelled(root, "Gelu", source, approximate=approximate)
     return refuse("neither factor is a GELU's gate of the other", root)
 
 
 def _above_one(value: ir.Value) -> ir.Node | None:
     """The Erf or Tanh in 1 + Erf(...)."""
     line = step_of(value)
-    if line is None or line.factor != 1.0 or not close(line.offset, 1.0):
+    if line is None or line.factor != 1.0 or not close(line.offset, 1.0, value):
         return None
     node = line.source.producer()
     known = node is not None and not node.domain and node.op_type in ("Erf", "Tanh")
@@ -72,7 +69,7 @@ def _is_erf_of(erf: ir.Node, source: ir.Value) -> bool | None:
     line = None if inner is None else step_of(inner)
     if line is None or line.source is not source or line.offset:
         return None
-    return close(line.factor, math.sqrt(0.5))
+    return close(line.factor, math.sqrt(0.5), source)
 
 
 def _is_tanh_of(tanh: ir.Node, source: ir.Value) -> bool | None:
@@ -85,7 +82,8 @@ def _is_tanh_of(tanh: ir.Node, source: ir.Value) -> bool | None:
     for own, other in (tuple(total.inputs), tuple(reversed(total.inputs))):
         cubic = None if own is not source or other is None else _cubic(other, source)
         if cubic is not None:
-            return close(line.factor, math.sqrt(2 / math.pi)) and close(cubic, _CUBIC)
+            slope = close(line.factor, math.sqrt(2 / math.pi), source)
+            return slope and close(cubic, _CUBIC, source)
     return None
 
 
@@ -100,25 +98,11 @@ def _cubic(value: ir.Value, source: ir.Value) -> float | None:
     return number if scalar(node.inputs[1], source) == _CUBE else None
 
 
-def _rewrite(editor: Editor, found: _Spelled) -> None:
-    old = found.root.outputs[0]
-    made = new_node(
-        "Gelu",
-        [found.source],
-        output=f"{site_of(found.root)}/gelu",
-        attributes={"approximate": found.approximate},
-        like=old,
-    )
-    editor.insert([made], before=found.root)
-    editor.replace_value(old, made.outputs[0])
-    editor.remove_dead([found.root])
-
-
 PLUGIN = LocalRule(
     name="gelu",
     roots=frozenset({"Mul", "Div"}),
     match=_match,
-    rewrite=_rewrite,
+    rewrite=write_operator,
     opset=20,
 )
 """Opset 20 is the first with Gelu."""

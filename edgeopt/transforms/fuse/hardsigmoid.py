@@ -13,25 +13,24 @@ a plain Clip(x, 0, 1) (which runtimes fuse as it is), where the product with x m
 (`hardswish` takes both at once), or on double precision.
 """
 
-from dataclasses import dataclass
-
 import onnx_ir as ir
 
-from edgeopt.graph.editor import Editor, new_node, sole_user
+from edgeopt.graph.editor import sole_user
 from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.fuse._gates import Gate, close, gates_of, step_of
-from edgeopt.transforms.local_rule import LocalRule, refuse, site_of
+from edgeopt.transforms.fuse._gates import (
+    Gate,
+    Spelled,
+    close,
+    gates_of,
+    is_sixth,
+    spelled,
+    step_of,
+    write_operator,
+)
+from edgeopt.transforms.local_rule import LocalRule, refuse
 
-_TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
 
-
-@dataclass(frozen=True, slots=True)
-class _Spelled:
-    root: ir.Node
-    gate: Gate
-
-
-def _match(root: ir.Node) -> _Spelled | Rejection:
+def _match(root: ir.Node) -> Spelled | Rejection:
     clipped, number = root.outputs[0], 1.0
     if root.op_type != "Clip":
         step = step_of(clipped)
@@ -43,41 +42,25 @@ def _match(root: ir.Node) -> _Spelled | Rejection:
     if not gates:
         return refuse("it is no clip from 0 of a rising line", root)
     gate = gates[0]
-    if not close(number * gate.factor, 1):
+    if not close(number * gate.factor, 1, gate.source):
         return refuse("it does not end at 1", root)
     if gate.alpha == 1 and gate.beta == 0:
         return refuse("a plain clip is fused as it is", root)
     if any(_is_hard_swish(root, gate) for gate in gates):
         return refuse("its product with x is a hard swish", root)
-    if gate.source.dtype not in _TYPES:
-        return refuse(f"no kernel for {gate.source.dtype}", root)
-    return _Spelled(root, gate)
+    return spelled(root, "HardSigmoid", gate.source, alpha=gate.alpha, beta=gate.beta)
 
 
 def _is_hard_swish(root: ir.Node, gate: Gate) -> bool:
     user = sole_user(root.outputs[0])
     product = user is not None and user.op_type == "Mul" and gate.source in user.inputs
-    return product and close(gate.alpha, 1 / 6) and close(gate.beta, 1 / 2)
-
-
-def _rewrite(editor: Editor, found: _Spelled) -> None:
-    old, gate = found.root.outputs[0], found.gate
-    made = new_node(
-        "HardSigmoid",
-        [gate.source],
-        output=f"{site_of(found.root)}/hardsigmoid",
-        attributes={"alpha": gate.alpha, "beta": gate.beta},
-        like=old,
-    )
-    editor.insert([made], before=found.root)
-    editor.replace_value(old, made.outputs[0])
-    editor.remove_dead([found.root])
+    return product and is_sixth(gate)
 
 
 PLUGIN = LocalRule(
     name="hardsigmoid",
     roots=frozenset({"Clip", "Mul", "Div"}),
     match=_match,
-    rewrite=_rewrite,
+    rewrite=write_operator,
     opset=6,
 )

@@ -12,25 +12,23 @@ factor, where an intermediate product is used elsewhere (it would be computed tw
 constants (that is another function), or on double precision, which the runtime has no kernel for.
 """
 
-from dataclasses import dataclass
-
 import onnx_ir as ir
 
-from edgeopt.graph.editor import Editor, new_node, sole_user
+from edgeopt.graph.editor import sole_user
 from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.fuse._gates import close, factors_of, gates_of
-from edgeopt.transforms.local_rule import LocalRule, refuse, site_of
+from edgeopt.transforms.fuse._gates import (
+    Spelled,
+    close,
+    factors_of,
+    gates_of,
+    is_sixth,
+    spelled,
+    write_operator,
+)
+from edgeopt.transforms.local_rule import LocalRule, refuse
 
-_TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
 
-
-@dataclass(frozen=True, slots=True)
-class _Spelled:
-    root: ir.Node
-    source: ir.Value
-
-
-def _match(root: ir.Node) -> _Spelled | Rejection:
+def _match(root: ir.Node) -> Spelled | Rejection:
     factors, number = factors_of(root.outputs[0])
     if len(factors) != 2:
         return refuse("it is no product of two values", root)
@@ -38,30 +36,18 @@ def _match(root: ir.Node) -> _Spelled | Rejection:
         gate = next((gate for gate in gates_of(other) if gate.source is source), None)
         if gate is None:
             continue
-        shape_of_gate = close(gate.alpha, 1 / 6) and close(gate.beta, 1 / 2)
-        if not shape_of_gate or not close(number * gate.factor, 1):
+        if not is_sixth(gate) or not close(number * gate.factor, 1, source):
             return refuse("it has other constants than hard swish", root)
         if sole_user(other) is None:
             return refuse("the gate is used elsewhere too", root)
-        if source.dtype not in _TYPES:
-            return refuse(f"no kernel for {source.dtype}", root)
-        return _Spelled(root, source)
+        return spelled(root, "HardSwish", source)
     return refuse("neither factor is a hard sigmoid of the other", root)
-
-
-def _rewrite(editor: Editor, found: _Spelled) -> None:
-    old = found.root.outputs[0]
-    output = f"{site_of(found.root)}/hardswish"
-    made = new_node("HardSwish", [found.source], output=output, like=old)
-    editor.insert([made], before=found.root)
-    editor.replace_value(old, made.outputs[0])
-    editor.remove_dead([found.root])
 
 
 PLUGIN = LocalRule(
     name="hardswish",
     roots=frozenset({"Mul", "Div"}),
     match=_match,
-    rewrite=_rewrite,
+    rewrite=write_operator,
     opset=14,
 )
