@@ -1,52 +1,53 @@
-"""How far predicted latencies can be trusted: N random assignments, predicted, then measured.
+"""How far predicted latencies can be trusted: N random assignments, predicted, then timed.
 
-    python benchmarks/additivity.py MODEL [--count 40] [--seed 0] [--device local] [--store DIR]
+    python benchmarks/additivity.py MODEL [--count 40] [--seed 0] [--single] [--cpu-s 0.6]
 
 Each assignment draws how much of the precision choices is on, half of them as one contiguous run
-of the network and half scattered; everything exact is on, nothing is pruned. Three predictions
-stand beside what the device measures (interleaved with the given model, protocol `quick`):
+of the network and half scattered; everything exact that pays alone is on, nothing is pruned.
+Predictions stand beside what is timed:
 
     prior     the node-and-edge model before any measurement
-    before    the same, refitted from the assignments measured before this one
-    sum       gains of single choices added up, as measured (only with --single)
+    before    the same, refitted from the assignments timed before this one
+    left out  the same, fitted to all assignments but this one
+    sum       gains of single choices added up, as timed (only with --single)
     units     the number of choices that are on: the weak baseline to beat
 
-Printed are Spearman's rank correlations and the mean absolute error. Nothing here enters a front.
+Timed is the CPU time of one thread on this machine, given model and candidate in turn, medians:
+a busy machine makes wall times worthless, and nothing here enters a front. Printed are Spearman's
+rank correlations and the mean absolute error of the ratio to the given model.
 """
 
 import argparse
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import median
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from edgeopt.api.device import open_device
 from edgeopt.api.reopen import workshop_for
-from edgeopt.api.subject import Subject, open_subject
+from edgeopt.api.subject import open_subject
 from edgeopt.api.workspace import Workspace
-from edgeopt.core.action import Recipe
-from edgeopt.core.candidate import RuntimeSettings
-from edgeopt.core.estimates import LATENCY
-from edgeopt.core.protocols import Target
-from edgeopt.estimate.estimator import GraphEstimator
+from edgeopt.core.data import Feed
 from edgeopt.estimate.gain import Gain
 from edgeopt.estimate.regression import rank_correlation
 from edgeopt.estimate.work import work_of
-from edgeopt.graph.write import write_model
-from edgeopt.measure.feeds import write_feeds
-from edgeopt.measure.plan import QUICK
-from edgeopt.measure.runner import measure
+from edgeopt.graph.runtime import Session
+from edgeopt.graph.write import to_bytes
 from edgeopt.transforms.base import EXACT, Offer
 from edgeopt.transforms.space import GraphSpace
 
-FEEDS = 8
 Codes = tuple[int, ...]
+Floats = npt.NDArray[np.float64]
 
 
 def assignments(space: GraphSpace, count: int, generator: np.random.Generator) -> list[Codes]:
     """Random codes without duplicates, contiguous and scattered in turn."""
-    places = [i for i, choice in enumerate(space.choices) if choice.family == "quantize"]
+    places = precisions(space)
     found: dict[Codes, None] = {}
     while len(found) < count:
         share = generator.random()
@@ -56,114 +57,142 @@ def assignments(space: GraphSpace, count: int, generator: np.random.Generator) -
             length = max(1, round(share * len(places)))
             first = int(generator.integers(len(places) - length + 1))
             on = places[first : first + length]
-        codes = [int(choice.family in EXACT) for choice in space.choices]
+        codes = starting(space)
         for place in on:
             codes[place] = 1
         found[tuple(codes)] = None
     return list(found)
 
 
+def precisions(space: GraphSpace) -> list[int]:
+    """Choices that decide the precision of something, in graph order; ways to calibrate do not."""
+    return [
+        i
+        for i, choice in enumerate(space.choices)
+        if choice.family == "quantize" and choice.name != "quantize:*"
+    ]
+
+
+def starting(space: GraphSpace) -> list[int]:
+    """Everything exact that pays alone."""
+    return [int(choice.family in EXACT and not choice.joint) for choice in space.choices]
+
+
 class Bench:
-    """Measures recipes of one space."""
+    """Counts and times recipes of one space."""
 
-    def __init__(self, subject: Subject, space: GraphSpace, target: Target, folder: Path) -> None:
-        self._subject, self._space, self._target, self._folder = subject, space, target, folder
-        self._feeds = folder / "feeds.npz"
-        data = subject.data
-        assert data is not None, "the script needs a model with data"
-        write_feeds([data.search.feeds[i] for i in range(FEEDS)], self._feeds)
+    def __init__(self, space: GraphSpace, model: Path, feed: Feed, cpu_s: float) -> None:
+        self.space, self._feed, self._cpu_s = space, feed, cpu_s
+        self._given = Session(model)
+        self._once(self._given)
+        self._rounds = max(8, round(cpu_s / self._once(self._given)))
+        self.start = self.work(space.graph(space.empty()))
 
-    def ratio(self, recipe: Recipe) -> float:
-        """Latency over the given model's, interleaved on the device."""
-        path = self._folder / "candidate.onnx"
-        write_model(self._space.workshop.build(recipe).graph, path)
-        outcome = measure(
-            self._target,
-            baseline=self._subject.model.path,
-            candidate=path,
-            feeds=self._feeds,
-            settings=RuntimeSettings(),
-            baseline_settings=RuntimeSettings(),
-            protocol=QUICK,
-        )
-        return outcome.values["latency"].samples.ratio.value
+    def work(self, graph: ir.Model) -> Floats:
+        """What the model counts of a graph [features]."""
+        return work_of(graph, self.space.shapes_of(graph))
+
+    def seen(self, codes: Sequence[int]) -> tuple[Floats, float]:
+        """Work of an assignment, and its CPU time over the given model's."""
+        graph = self.space.graph(self.space.decode(codes))
+        candidate = Session(to_bytes(graph))
+        times: tuple[list[float], list[float]] = ([], [])
+        sides = list(zip((self._given, candidate), times, strict=True))
+        for session, _ in sides:
+            self._once(session)
+        for turn in range(self._rounds):
+            for session, kept in sides if turn % 2 else reversed(sides):
+                kept.append(self._once(session))
+        return self.work(graph), median(times[1]) / median(times[0])
+
+    def _once(self, session: Session) -> float:
+        start = time.thread_time()
+        session.run(self._feed)
+        return time.thread_time() - start
 
 
-def spearman(predicted: Sequence[float], measured: Sequence[float]) -> str:
-    found = rank_correlation(np.array(predicted), np.array(measured))
-    return "  n/a" if found is None else f"{found:5.2f}"
+def left_out(start: Floats, works: Sequence[Floats], ratios: Sequence[float]) -> Iterator[float]:
+    """What a model fitted to all the others says of each."""
+    for left, work in enumerate(works):
+        gain = Gain(start)
+        for other, (seen, ratio) in enumerate(zip(works, ratios, strict=True)):
+            if other != left:
+                gain.learn(seen, ratio)
+        yield 1 + gain.predict(work).mean
+
+
+def compare(bench: Bench, count: int, seed: int, *, single: bool) -> None:
+    """All predictions before the measurement that they are compared with."""
+    space, places = bench.space, precisions(bench.space)
+    alone = alone_of(bench, places) if single else {}
+    learning = Gain(bench.start)
+    names = ("prior", "before", "units", *(("sum",) if single else ()))
+    columns: dict[str, list[float]] = {name: [] for name in names}
+    works: list[Floats] = []
+    ratios: list[float] = []
+    for number, codes in enumerate(assignments(space, count, np.random.default_rng(seed))):
+        on = [place for place in places if codes[place]]
+        work, ratio = bench.seen(codes)
+        said = {
+            "prior": 1 + Gain(bench.start).predict(work).mean,
+            "before": 1 + learning.predict(work).mean,
+            "units": -float(len(on)),
+            "sum": sum(alone.get(place, 0.0) for place in on),
+        }
+        for name, column in columns.items():
+            column.append(said[name])
+        learning.learn(work, ratio)
+        works.append(work)
+        ratios.append(ratio)
+        told = f"prior {said['prior']:.3f}  before {said['before']:.3f}"
+        print(f"[{number:>3}] {len(on):>3} on  timed {ratio:.3f}  {told}", flush=True)
+    columns["left out"] = list(left_out(bench.start, works, ratios))
+    for name, column in columns.items():
+        print(f"{name:<9}{line(column, ratios, errors=name not in {'sum', 'units'})}")
+    print({name: round(price, 1) for name, price in learning.prices_us.items()})
+
+
+def line(said: Sequence[float], timed: Sequence[float], *, errors: bool) -> str:
+    """Rank correlations, over all and over the second half, and the error of the ratio."""
+    half = len(timed) // 2
+    first, second = np.array(said), np.array(timed)
+    found = [rank_correlation(first[part:], second[part:]) for part in (0, half)]
+    whole, late = ("n/a" if value is None else f"{value:5.2f}" for value in found)
+    error = f"  mean error {np.abs(first - second)[half:].mean():.3f}" if errors else ""
+    return f"Spearman {whole}, second half {late}{error}"
+
+
+def alone_of(bench: Bench, places: Sequence[int]) -> dict[int, float]:
+    """Timed change of each precision choice alone, over everything exact."""
+    exact = starting(bench.space)
+    _, start = bench.seen(exact)
+    print(f"everything exact: {start:.3f}", flush=True)
+    return {
+        place: bench.seen([*exact[:place], 1, *exact[place + 1 :]])[1] - start for place in places
+    }
 
 
 def main() -> None:
-    """Predict, measure, print."""
+    """Predict, time, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="local")
-    parser.add_argument("--store", type=Path)
-    parser.add_argument("--single", action="store_true", help="also measure each choice alone")
+    parser.add_argument("--device", default="local", help="whose actions are offered")
+    parser.add_argument("--cpu-s", type=float, default=0.6, help="of each side of a comparison")
+    parser.add_argument("--single", action="store_true", help="also time each choice alone")
     asked = parser.parse_args()
     subject = open_subject(asked.model, data=None, metric=None, seed=0, progress=print)
+    assert subject.data is not None, "the script needs a model with data"
     with (
         tempfile.TemporaryDirectory() as folder,
-        Workspace.open(asked.store or Path(folder) / "store") as workspace,
+        Workspace.open(Path(folder) / "store") as workspace,
         open_device(asked.device, workspace.folder / "agent") as device,
     ):
         workshop = workshop_for(subject, workspace, device.profile.opset_ceiling)
         space = GraphSpace(workshop, Offer(profile=device.profile))
-        bench = Bench(subject, space, device.target, Path(folder))
-        compare(space, bench, asked.count, asked.seed, single=asked.single)
-
-
-def compare(space: GraphSpace, bench: Bench, count: int, seed: int, *, single: bool) -> None:
-    """All predictions before the measurement that they are compared with."""
-    estimator = GraphEstimator(space)
-    start = space.graph(space.empty())
-    learning = Gain(work_of(start, space.shapes_of(start)))
-    alone = alone_of(space, bench) if single else {}
-    codes = assignments(space, count, np.random.default_rng(seed))
-    columns: dict[str, list[float]] = {name: [] for name in ("prior", "before", "units", "sum")}
-    measured: list[float] = []
-    for number, row in enumerate(codes):
-        recipe = space.decode(row)
-        graph = space.graph(recipe)
-        work = work_of(graph, space.shapes_of(graph))
-        on = [i for i, choice in enumerate(space.choices) if choice.family == "quantize" and row[i]]
-        columns["prior"].append(1 + estimator.predict(recipe).changes[LATENCY].mean)
-        columns["before"].append(1 + learning.predict(work).mean)
-        columns["units"].append(-float(len(on)))
-        columns["sum"].append(sum(alone.get(i, 0.0) for i in on))
-        ratio = bench.ratio(recipe)
-        measured.append(ratio)
-        learning.learn(work, ratio)
-        told = "  ".join(f"{name} {columns[name][-1]:.3f}" for name in ("prior", "before"))
-        print(f"[{number:>3}] {len(on):>3} on  measured {ratio:.3f}  {told}", flush=True)
-    half = len(measured) // 2
-    for name, values in columns.items():
-        if name == "sum" and not single:
-            continue
-        late = spearman(values[half:], measured[half:])
-        print(f"{name:<7} Spearman all {spearman(values, measured)}  second half {late}", end="")
-        if name in {"prior", "before"}:
-            errors = np.abs(np.array(values) - np.array(measured))
-            print(
-                f"  mean error {errors.mean():.3f}, second half {errors[half:].mean():.3f}", end=""
-            )
-        print()
-    print({name: round(price, 1) for name, price in learning.prices_us.items()})
-
-
-def alone_of(space: GraphSpace, bench: Bench) -> dict[int, float]:
-    """Measured change of each precision choice alone, over everything exact."""
-    exact = [int(choice.family in EXACT) for choice in space.choices]
-    start = bench.ratio(space.decode(exact))
-    found: dict[int, float] = {}
-    for index, choice in enumerate(space.choices):
-        if choice.family == "quantize":
-            codes = [*exact[:index], 1, *exact[index + 1 :]]
-            found[index] = bench.ratio(space.decode(codes)) - start
-    return found
+        bench = Bench(space, subject.model.path, subject.data.search.feeds[0], asked.cpu_s)
+        compare(bench, asked.count, asked.seed, single=asked.single)
 
 
 if __name__ == "__main__":

@@ -232,12 +232,14 @@ class Choice:
         family: `rewrite`, `fuse`, `prune`, `quantize`, `repair` or `runtime`.
         labels: One word an alternative; the first is what the baseline does.
         alternatives: Actions of each alternative; the first is always empty.
+        joint: Whether it pays together with other choices only: starts leave it off.
     """
 
     name: str
     family: str
     labels: tuple[str, ...]
     alternatives: tuple[tuple[Action, ...], ...]
+    joint: bool = False
 
     def __len__(self) -> int:
         return len(self.alternatives)

@@ -114,13 +114,16 @@ class GraphEstimator:
 
     def alone(self, choice: int, alternative: int) -> Recipe:
         """One alternative of a choice, over everything exact."""
-        codes = [int(each.family in EXACT) for each in self._space.choices]
+        codes = self._starting()
         codes[choice] = alternative
         return self._space.decode(codes)
 
     def exact(self) -> Recipe:
-        """Everything exact, and nothing else: what alternatives are compared with."""
-        return self._space.decode([int(c.family in EXACT) for c in self._space.choices])
+        """Everything exact that pays alone: what alternatives are compared with."""
+        return self._space.decode(self._starting())
+
+    def _starting(self) -> list[int]:
+        return [int(c.family in EXACT and not c.joint) for c in self._space.choices]
 
     def _alternatives(self) -> list[tuple[int, int]]:
         return [(i, k) for i, choice in enumerate(self._space.choices) for k in range(len(choice))]

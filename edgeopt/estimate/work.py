@@ -1,12 +1,14 @@
 """What a graph makes a runtime do, counted by kind of work and precision: the model's features.
 
 A latency that is linear in them has a price a node (its multiply-adds or elements, by precision)
-and a price an edge (elements that cross from float to integer codes or back). What the runtime
-fuses away is not counted: an activation behind a convolution, a quantizer behind an integer
-kernel. The reading is that of ONNX Runtime's CPU provider; a refit makes up for other devices.
+and a price an edge (elements that cross from float to integer codes or back, with the change of
+layout that goes with it). What the runtime fuses away is not counted (`fused`): a bias, an
+activation or a residual Add behind a convolution, a quantizer behind an integer kernel. The
+reading is that of ONNX Runtime's CPU provider; a refit makes up for other devices.
 
-Prices: multiply-adds and elements from the micro-benchmarks of one x86 core with VNNI. They are
-where a fit starts, in their ratios to each other only.
+Prices: multiply-adds and elements from micro-benchmarks of one x86 core with VNNI, borders and
+integer elements from 40 assignments of a PP-LCNet there. They are where a fit starts, in their
+ratios to each other only.
 """
 
 import math
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from edgeopt.estimate.fused import ACTIVATIONS, host_of
 from edgeopt.graph.cost import macs_of
 from edgeopt.graph.shapes import known_shapes
 from edgeopt.transforms.groups import ARITHMETIC, JOINING, MOVING, is_constant
@@ -33,10 +36,10 @@ PRICES_US: Mapping[str, float] = {
     "ragged_float": 3.0,
     "ragged_int": 10.0,
     "elements_float": 30.0,
-    "elements_int": 24.0,
+    "elements_int": 14.0,
     "broadcast_float": 30.0,
-    "entering": 26.0,
-    "leaving": 16.0,
+    "entering": 20.0,
+    "leaving": 60.0,
     "nodes": 3.0,
 }
 """Microseconds a million multiply-adds, a hundred thousand elements, or a node."""
@@ -58,10 +61,6 @@ _CODED = frozenset(
         "QLinearMatMul",
         "QGemm",
     }
-)
-_FUSED = frozenset(
-    {"Relu", "Clip", "LeakyRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish"}
-    | {"BatchNormalization"}
 )
 _FREE = frozenset(
     {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "Shape", "Constant"}
@@ -88,7 +87,7 @@ def work_of(graph: ir.Model, shapes: Shapes | None = None) -> npt.NDArray[np.flo
 
 def is_integer(node: ir.Node) -> bool:
     """Whether a node will be computed in integers: codes in, and codes out where it needs that."""
-    if node.op_type in _CODED or (node.op_type in _FUSED and _codes(node.inputs[0])):
+    if node.op_type in _CODED or (node.op_type in ACTIVATIONS and _codes(node.inputs[0])):
         return True
     inputs = [value for value in node.inputs if value is not None and not is_constant(value)]
     if not inputs or not all(_dequantized(value) for value in inputs):
@@ -98,13 +97,13 @@ def is_integer(node: ir.Node) -> bool:
         weight = node.inputs[1]
         coded = weight is not None and _dequantized(weight)
         return coded and (node.op_type in _MATMUL or _quantized_behind(node))
-    if node.op_type in _FUSED | ARITHMETIC | MOVING | JOINING | _MATMUL:
+    if node.op_type in ACTIVATIONS | ARITHMETIC | MOVING | JOINING | _MATMUL:
         return _quantized_behind(node)
     return False
 
 
 def _count(node: ir.Node, shapes: Shapes, found: dict[str, float]) -> None:
-    if _fuses(node):
+    if host_of(node) is not None:
         return
     integer = is_integer(node)
     kind = "int" if integer else "float"
@@ -138,8 +137,7 @@ def _count_border(node: ir.Node, shapes: Shapes, found: dict[str, float]) -> Non
 
 def _codes_reach(node: ir.Node) -> bool:
     """Whether a node is the fused activation of an integer one."""
-    source = node.inputs[0] if _fuses(node) else None
-    before = None if source is None else source.producer()
+    before = host_of(node)
     return before is not None and is_integer(before)
 
 
@@ -158,20 +156,13 @@ def _channels(node: ir.Node, shapes: Shapes) -> int:
     return shape[1] if len(shape) > 1 else 0
 
 
-def _fuses(node: ir.Node) -> bool:
-    """Whether an activation disappears in the weighted node that it alone reads."""
-    source = node.inputs[0] if node.op_type in _FUSED and node.inputs else None
-    before = None if source is None else source.producer()
-    if source is None or before is None or before.op_type not in {"Conv", "Gemm"}:
-        return False
-    return len(source.uses()) == 1 and not source.is_graph_output()
-
-
 def _quantized_behind(node: ir.Node) -> bool:
     users = [user for user, _ in node.outputs[0].uses()]
     if any(user.op_type == "QuantizeLinear" for user in users):
         return True
-    return len(users) == 1 and _fuses(users[0]) and _quantized_behind(users[0])
+    if len(users) != 1 or users[0].op_type not in ACTIVATIONS:
+        return False
+    return host_of(users[0]) is node and _quantized_behind(users[0])
 
 
 def _dequantized(value: ir.Value) -> bool:

@@ -15,6 +15,11 @@ Codes = tuple[int, ...]
 EXACT = frozenset({"rewrite", "fuse"})
 
 
+def starting(choice: Choice) -> int:
+    """The code where a search begins: exact choices are on, but for those that need others."""
+    return int(choice.family in EXACT and not choice.joint)
+
+
 def encode(choices: Sequence[Choice], recipe: Recipe) -> Codes | None:
     """The codes that come nearest to a recipe; None where it holds what no choice offers.
 
@@ -46,7 +51,7 @@ def heuristic(choices: Sequence[Choice]) -> tuple[Codes, ...]:
         found[tuple(codes)] = None
 
     def exact(choice: Choice) -> int:
-        return int(choice.family in EXACT)
+        return starting(choice)
 
     add(lambda _, choice: 0)
     add(lambda _, choice: exact(choice))

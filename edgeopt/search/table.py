@@ -18,7 +18,7 @@ from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space
 from edgeopt.search.archive import Archive
-from edgeopt.search.codes import EXACT, Codes, heuristic
+from edgeopt.search.codes import EXACT, Codes, heuristic, starting
 
 Floats = npt.NDArray[np.float64]
 Pair = tuple[int, int]
@@ -81,7 +81,7 @@ class EstimatedTable:
     def __init__(self, space: Space, estimator: Estimator) -> None:
         self._estimator = estimator
         self._choices = space.choices
-        start = [int(choice.family in EXACT) for choice in self._choices]
+        start = [starting(choice) for choice in self._choices]
         self._start = space.decode(start)
 
         def at(*changed: tuple[int, int]) -> Recipe:
@@ -104,7 +104,7 @@ class EstimatedTable:
         damage: list[tuple[float, ...]] = []
         for choice, recipes in zip(self._choices, self._alone, strict=True):
             found = [self._predicted(recipe) for recipe in recipes]
-            off = found[0][0] if choice.family in EXACT else start
+            off = found[0][0] if starting(choice) else start
             repair = _REPAIR if choice.family == "repair" else 0.0
             cost.append(tuple(each - off + repair * (k > 0) for k, (each, _) in enumerate(found)))
             damage.append(tuple(max(each, 0.0) * (k > 0) for k, (_, each) in enumerate(found)))

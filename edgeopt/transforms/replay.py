@@ -2,7 +2,8 @@
 
 The user's file is opened once and normalised once; every build is a clone (tensors are shared)
 with actions applied. Graphs after the exact prefix are kept, since a search changes the
-assignment behind it far more often than the prefix itself.
+assignment behind it far more often than the prefix itself; so are the latest graphs that were
+read, since the next recipe often says the same and more.
 """
 
 import gc
@@ -36,6 +37,7 @@ from edgeopt.transforms.verification import Verifier
 __all__ = ["ActionRejected", "Built", "Workshop", "attempt", "canonical", "transform_of"]
 
 _PREFIXES_KEPT = 16
+_READ_KEPT = 8
 _GARBAGE_BYTES = 256_000_000
 _BUILDS_BETWEEN_COLLECTIONS = (4, 64)
 
@@ -65,7 +67,7 @@ class Built:
     """A graph made from a recipe.
 
     Args:
-        graph: Owned by the caller.
+        graph: Owned by the caller of `build`; shared, and never to be changed, from `read`.
         recipe: What was done: canonical order, artifacts and opset filled in.
         rejected: What was left out (lenient builds only), with the reasons.
     """
@@ -117,6 +119,7 @@ class Workshop:
         self.feed = feed
         self.data_digest = data_digest
         self._prefixes: OrderedDict[tuple[int, tuple[Action, ...]], _Progress] = OrderedDict()
+        self._read: list[tuple[int, tuple[Action, ...], _Progress]] = []
         self._normalized: dict[int, ir.Model] = {}
         self._verifier: Verifier | None = None
         self._builds = 0
@@ -149,6 +152,15 @@ class Workshop:
             ActionRejected: An action does not apply, and the build is strict.
             UsageError: An action names a transform that does not exist.
         """
+        return self._made(recipe, lenient=lenient, shared=False)
+
+    def read(self, recipe: Recipe, *, lenient: bool = False) -> Built:
+        """As `build`, for reading only: the graph is kept, and a recipe that says the same and
+        more is built from it.
+        """
+        return self._made(recipe, lenient=lenient, shared=True)
+
+    def _made(self, recipe: Recipe, *, lenient: bool, shared: bool) -> Built:
         if not recipe.actions:
             return Built(graph=open_graph(self.model), recipe=self.recipe())
         actions = canonical(recipe.actions)
@@ -157,7 +169,7 @@ class Workshop:
         ceiling = self._ceiling(recipe)
         self._collect()
         with _collection_paused():
-            progress = self._assembled(ceiling, actions, lenient)
+            progress = self._assembled(ceiling, actions, lenient, shared)
         left_out = tuple((one.action, one.rejection) for one in progress.rejected)
         if not progress.done:
             return replace(self.build(self.recipe()), rejected=left_out)
@@ -199,14 +211,31 @@ class Workshop:
             self._normalized[ceiling] = made
         return self._normalized[ceiling]
 
-    def _assembled(self, ceiling: int, actions: tuple[Action, ...], lenient: bool) -> _Progress:
-        """A graph that the caller owns, after actions in canonical order."""
+    def _assembled(
+        self, ceiling: int, actions: tuple[Action, ...], lenient: bool, shared: bool
+    ) -> _Progress:
+        """A graph after actions in canonical order, which the caller owns if it is not shared."""
         size = sum(stage_of(action) <= PRUNE_STAGE for action in actions)
-        kept = self._kept(ceiling, actions[:size], lenient)
+        start = self._kept(ceiling, actions[:size], lenient)
         if size < len(actions):
             # Quantization and repair are about the float graph, as it is before them.
-            self.evidence.remember_float(kept.graph)
-        return self._applied(kept, actions[size:], lenient)
+            self.evidence.remember_float(start.graph)
+        for at, done, progress in self._read:
+            length = len(done)
+            if at == ceiling and size < length and done == actions[:length]:
+                start, size = progress, length
+        if shared and size == len(actions):
+            _refuse_rejected(start, lenient)
+            return start
+        made = self._applied(start, actions[size:], lenient)
+        if shared:
+            # Under the name of what was asked for, and of what was really done.
+            self._read += [
+                (ceiling, actions, made),
+                (ceiling, made.done, replace(made, rejected=())),
+            ]
+            del self._read[: -2 * _READ_KEPT]
+        return made
 
     def _kept(self, ceiling: int, actions: tuple[Action, ...], lenient: bool) -> _Progress:
         """The graph after exact and prune actions, from the longest part of them that is kept."""

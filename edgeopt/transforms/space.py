@@ -357,7 +357,7 @@ class GraphSpace:
         if held is not None and (lenient or not held.rejected):
             self._built.move_to_end(recipe.digest)
             return held
-        built = self.workshop.build(recipe, lenient=lenient)
+        built = self.workshop.read(recipe, lenient=lenient)
         _remember(self._built, recipe.digest, built, self._kept)
         if built.rejected:
             _remember(self._built, built.recipe.digest, replace(built, rejected=()), self._kept)

@@ -5,11 +5,14 @@ import onnx_ir as ir
 import pytest
 
 from edgeopt.estimate.work import NAMES, work_of
+from edgeopt.graph.shapes import infer_shapes
 
 TYPES = '<ir_version: 8, opset_import: ["" : 17]>'
 WEIGHT, CODES = ", ".join(["0.5"] * 64), ", ".join(["1"] * 64)
+EIGHT = ", ".join(["1.0"] * 8)
 CONSTANTS = f"""
     float[8, 8, 1, 1] w = {{{WEIGHT}}}, int8[8, 8, 1, 1] c = {{{CODES}}},
+    float[8] one = {{{EIGHT}}}, float[1, 8, 1, 1] bias = {{{EIGHT}}},
     float s = {{0.1}}, uint8 z = {{3}}, float sc = {{0.01}}, int8 zc = {{0}}
 """
 
@@ -18,6 +21,7 @@ def counted(body: str) -> dict[str, float]:
     """The amounts that are not 0."""
     signature = "g (float[1, 8, 10, 10] x) => (float[1, 8, 10, 10] y)"
     model = ir.from_onnx_text(f"{TYPES} {signature} <{CONSTANTS}> {{ {body} }}")
+    infer_shapes(model)
     found = dict(zip(NAMES, work_of(model), strict=True))
     return {name: value for name, value in found.items() if value}
 
@@ -34,6 +38,31 @@ def test_an_activation_that_is_spelled_out_costs_its_elements():
     """Mul and Sigmoid of a value with two readers are not fused."""
     found = counted("a = Conv (x, w) b = Sigmoid (a) y = Mul (a, b)")
     assert found["elements_float"] == pytest.approx(2 * 800 / 1e5)
+
+
+def test_a_bias_and_a_normalisation_go_into_the_convolution():
+    """Added and multiplied constants, the activation behind them too: one node, no elements."""
+    found = counted("a = Conv (x, w) b = Add (a, bias) c2 = Mul (b, s) y = HardSwish (c2)")
+    assert found["nodes"] == 1
+    assert "elements_float" not in found
+    normalised = "a = Conv (x, w) b = BatchNormalization (a, one, one, one, one) y = Relu (b)"
+    assert counted(normalised) == counted("a = Conv (x, w) y = Relu (a)")
+
+
+def test_a_residual_add_goes_into_the_convolution_before_it():
+    """An Add of two images costs nothing where one of them is a convolution's and its alone."""
+    assert counted("a = Conv (x, w) y = Add (a, x)")["nodes"] == 1
+    found = counted("a = Conv (x, w) b = Relu (a) y = Add (b, x)")
+    assert found["nodes"] == 2
+    assert found["elements_float"] == pytest.approx(800 / 1e5)
+
+
+def test_behind_an_activation_nothing_is_fused():
+    """A constant added after the activation, or read twice, is work of its own."""
+    found = counted("a = Conv (x, w) b = Relu (a) y = Add (b, bias)")
+    assert found["elements_float"] == pytest.approx(800 / 1e5)
+    twice = counted("a = Conv (x, w) b = Add (a, bias) y = Mul (b, a)")
+    assert twice["elements_float"] == pytest.approx(1600 / 1e5)
 
 
 QUANTIZED = """

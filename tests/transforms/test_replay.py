@@ -97,6 +97,19 @@ def test_what_is_kept_is_never_changed(workshop: Workshop) -> None:
     assert to_bytes(workshop.normalized) == before
 
 
+def test_a_read_graph_is_continued_with_the_same_result(tmp_path: Path) -> None:
+    """A recipe that says the same and more is built from it, to the bytes of a fresh build."""
+    workshop, fresh = _workshop(tmp_path / "one"), _workshop(tmp_path / "two")
+    groups = transform_of("static_qdq")[1].sites(workshop.normalized, offer())
+    assert len(groups) > 1
+    for count in range(1, len(groups) + 1):
+        recipe = workshop.recipe(groups[:count])
+        built = workshop.read(recipe)
+        assert workshop.read(recipe).graph is built.graph
+        assert to_bytes(built.graph) == to_bytes(fresh.build(recipe).graph)
+        assert to_bytes(workshop.build(recipe).graph) == to_bytes(built.graph)
+
+
 def test_strict_names_the_action_and_its_place(workshop: Workshop) -> None:
     """A rejected action stops a strict build, whether or not a lenient one came before."""
     recipe = workshop.recipe([BN1, NOWHERE, BN2])

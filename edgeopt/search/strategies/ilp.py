@@ -15,7 +15,7 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
 from edgeopt.search.archive import Archive
-from edgeopt.search.codes import EXACT, Codes
+from edgeopt.search.codes import Codes, starting
 from edgeopt.search.program import best
 from edgeopt.search.table import EstimatedTable, Table, fitted, uniform
 
@@ -65,7 +65,7 @@ class Ilp:
     def _solutions(self, table: Table) -> Iterator[Codes]:
         """Codes budget after budget, until every one of them has nothing left."""
         if not self._archive.known:
-            yield tuple(int(choice.family in EXACT) for choice in self._choices)
+            yield tuple(starting(choice) for choice in self._choices)
         whole = self._whole(table)
         dry: set[float] = set()
         loud: Sequence[int] = table.loud
