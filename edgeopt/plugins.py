@@ -80,6 +80,7 @@ TRANSFORMS = (REWRITE, FUSE, PRUNE, QUANTIZE, REPAIR)
 READERS = Shelf("edgeopt.data.readers", "data reader")
 ACCURACY = Shelf("edgeopt.data.accuracy", "accuracy metric")
 STRATEGIES = Shelf("edgeopt.search.strategies", "search strategy")
+GATE_FORMATS = Shelf("edgeopt.gate.formats", "form of the gate's output")
 TARGETS = Shelf(
     "edgeopt.targets",
     "target",

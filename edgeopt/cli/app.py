@@ -12,6 +12,7 @@ from edgeopt.cli import (
     device,
     doctor,
     export,
+    gate,
     inspect,
     measure,
     pick,
@@ -36,6 +37,7 @@ for module in (run_command, measure, report, inspect, pick, export, replay, doct
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(device.app, name="device")
 app.add_typer(zoo.app, name="zoo")
+app.add_typer(gate.app, name="gate")
 
 
 def _version(value: bool) -> None:

@@ -1,0 +1,75 @@
+"""What a file alone says: size, parameters, operators, arithmetic. Needs no device."""
+
+from collections.abc import Mapping
+from functools import cache
+
+import onnx_ir as ir
+
+from edgeopt.core.model import Model
+from edgeopt.core.profile import DeviceProfile
+from edgeopt.gate.budget import Budget
+from edgeopt.gate.evidence import Absent, Evidence
+from edgeopt.graph.cost import static_cost
+from edgeopt.graph.read import open_graph
+from edgeopt.targets.profiles import load_profile
+
+_FIELDS = {
+    "params": "params",
+    "ops": "nodes",
+    "macs": "macs",
+    "static_peak_memory": "activation_bytes",
+}
+_KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
+
+
+def exact(budget: Budget, model: Model, base: Model | None) -> Evidence | Absent:
+    """The evidence for a budget on an exact metric.
+
+    Raises:
+        UsageError: There is no such profile.
+        ModelError: The graph cannot be read.
+    """
+    value = _value(budget, model)
+    return Evidence(
+        value=value,
+        origin="exact",
+        base=None if base is None else _value(budget, base),
+        note=_why_all(budget, model),
+    )
+
+
+def _why_all(budget: Budget, model: Model) -> str:
+    if budget.metric.name != "unsupported_ops":
+        return ""
+    ceiling = load_profile(budget.device).opset_ceiling
+    if model.opset <= ceiling:
+        return ""
+    return (
+        f"the model is of opset {model.opset}, and runtimes of {budget.device} read up to {ceiling}"
+    )
+
+
+def _value(budget: Budget, model: Model) -> float:
+    if budget.metric.name == "size":
+        return float(model.size_bytes)
+    if budget.metric.name == "unsupported_ops":
+        return float(_unsupported(model, load_profile(budget.device)))
+    return float(_cost(model)[_FIELDS[budget.metric.name]])
+
+
+@cache
+def _cost(model: Model) -> Mapping[str, float]:
+    return static_cost(_graph(model))
+
+
+@cache
+def _graph(model: Model) -> ir.Model:
+    return open_graph(model.path)
+
+
+def _unsupported(model: Model, profile: DeviceProfile) -> int:
+    """Operators of foreign domains; all of them where the opset is newer than the device reads."""
+    nodes = list(_graph(model).graph.all_nodes())
+    if model.opset > profile.opset_ceiling:
+        return len(nodes)
+    return sum(node.domain not in _KNOWN_DOMAINS for node in nodes)

@@ -1,0 +1,216 @@
+"""Evidence from a device: fresh, interleaved with the base, and more of it until all is decided."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from edgeopt.api.device import Device, open_device
+from edgeopt.api.prepare import FEEDS
+from edgeopt.api.providers import choose_provider
+from edgeopt.core import digest as digests
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.data import DataSet
+from edgeopt.core.measurement import Failure
+from edgeopt.core.model import Model
+from edgeopt.core.samples import Interval
+from edgeopt.errors import ConfigError, DeviceError
+from edgeopt.gate.budget import Budget
+from edgeopt.gate.evidence import Absent, Evidence
+from edgeopt.gate.pooling import absolute, pooled
+from edgeopt.graph.inputs import random_feeds
+from edgeopt.measure.energy import energy_plan
+from edgeopt.measure.feeds import write_feeds
+from edgeopt.measure.plan import protocol as protocol_named
+from edgeopt.measure.runner import Outcome, measure
+from edgeopt.targets.bundle import agent_bundle
+
+_NAMES = {
+    "latency.p50": "latency",
+    "latency.p90": "latency_p90",
+    "latency.p99": "latency_p99",
+    "energy": "energy",
+    "peak_memory": "peak_memory",
+    "load": "load",
+}
+TIMES_AT_MOST = 8
+Evidences = Mapping[str, Evidence | Absent]
+Undecided = Callable[[Evidences], bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is measured on one device.
+
+    Args:
+        config: edgeopt.toml.
+        device: Name.
+        model: Under the gate.
+        base: None measures the model beside itself.
+        budgets: On this device.
+        data: Whose first samples are the inputs; None takes random ones.
+        protocol: Rung of a single measurement.
+        folder: For the agent's bundle and the inputs.
+        time_s: No measurement is begun after so many seconds.
+    """
+
+    config: Path
+    device: str
+    model: Model
+    base: Model | None
+    budgets: Sequence[Budget]
+    data: DataSet | None
+    protocol: str
+    folder: Path
+    time_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a device said.
+
+    Args:
+        kind: Of the device: profile and fingerprint; empty where it does not answer.
+        evidence: By budget id.
+    """
+
+    kind: str
+    evidence: Evidences
+
+
+def measured(question: Question, undecided: Undecided, progress: Callable[[str], None]) -> Answer:
+    """Measure until every budget is decided, the time is over, or the device leaves.
+
+    Args:
+        question: What is asked.
+        undecided: Whether evidence leaves a budget open.
+        progress: Told one line an event.
+    """
+    end = time.monotonic() + question.time_s
+    try:
+        with open_device(question.device, question.folder / "agent") as device:
+            return _on(device, question, undecided, progress, end)
+    except ConfigError as error:
+        line = question.budgets[0].line
+        raise ConfigError(error.what, where=f"{question.config}:{line}", hint=error.hint) from error
+    except DeviceError as error:
+        absent = Absent(reason=f"{question.device}: {error.what}", kind="device")
+        return Answer(kind="", evidence={budget.id: absent for budget in question.budgets})
+
+
+def _on(
+    device: Device,
+    question: Question,
+    undecided: Undecided,
+    progress: Callable[[str], None],
+    end: float,
+) -> Answer:
+    def once() -> Outcome | Failure:
+        progress(f"{question.device}: measuring")
+        return _once(device, question)
+
+    return Answer(
+        kind=f"{device.profile.name} {digests.short(device.fingerprint)}",
+        evidence=decided(question, once, undecided, lambda: time.monotonic() > end),
+    )
+
+
+def decided(
+    question: Question,
+    once: Callable[[], Outcome | Failure],
+    undecided: Undecided,
+    over: Callable[[], bool],
+) -> Evidences:
+    """Evidence from one measurement after the other, until nothing is open or the time is over.
+
+    Args:
+        question: What is asked.
+        once: One measurement.
+        undecided: Whether evidence leaves a budget open.
+        over: Whether no further measurement is begun.
+    """
+    outcomes: list[Outcome] = []
+    found: Evidences = {}
+    for _ in range(TIMES_AT_MOST):
+        outcome = once()
+        if isinstance(outcome, Failure):
+            absent = Absent(reason=f"the model does not run on {question.device}: {outcome.reason}")
+            return {budget.id: absent for budget in question.budgets}
+        outcomes.append(outcome)
+        found = _evidence(question, outcomes)
+        if over() or not (_unusable(outcomes) or undecided(found)):
+            break
+    return found
+
+
+def _unusable(outcomes: Sequence[Outcome]) -> bool:
+    return all(outcome.verdict.status == "invalid" for outcome in outcomes)
+
+
+def _once(device: Device, question: Question) -> Outcome | Failure:
+    chosen = choose_provider(device.entry, device.profile, device.facts)
+    settings = RuntimeSettings(provider=chosen.provider, options=dict(chosen.options))
+    energy = any(budget.metric.name == "energy" for budget in question.budgets)
+    sensors = [sensor.name for sensor in device.profile.sensors]
+    base = question.base or question.model
+    agent_bundle(question.folder / "agent")
+    return measure(
+        device.target,
+        baseline=base.path,
+        candidate=question.model.path,
+        feeds=_feeds(question),
+        settings=settings,
+        baseline_settings=settings,
+        protocol=protocol_named(question.protocol),
+        identical=base.digest == question.model.digest,
+        energy=energy_plan(question.protocol, sensors=sensors) if energy else None,
+    )
+
+
+def _feeds(question: Question) -> Path:
+    path = question.folder / f"feeds-{question.device}.npz"
+    if question.data is None:
+        write_feeds(random_feeds(question.model, FEEDS, shapes={}), path)
+    else:
+        write_feeds(question.data.search.feeds[:FEEDS], path)
+    return path
+
+
+def _evidence(question: Question, outcomes: Sequence[Outcome]) -> Evidences:
+    usable = [outcome for outcome in outcomes if outcome.verdict.status != "invalid"]
+    if _unusable(outcomes):
+        reasons = "; ".join(outcomes[-1].verdict.reasons)
+        absent = Absent(reason=f"no measurement on {question.device} can be used: {reasons}")
+        return {budget.id: absent for budget in question.budgets}
+    return {budget.id: _one(budget, question, usable) for budget in question.budgets}
+
+
+def _one(budget: Budget, question: Question, usable: Sequence[Outcome]) -> Evidence | Absent:
+    name = _NAMES[budget.metric.name]
+    values = [outcome.values[name] for outcome in usable if name in outcome.values]
+    if not values:
+        reason = usable[-1].absent.get(name, f"the protocol {question.protocol} does not give it")
+        return Absent(reason=f"no {budget.metric.title}: {reason}")
+    note = "; ".join(dict.fromkeys(r for o in usable for r in o.verdict.reasons))
+    samples = [value.samples for value in values if value.samples is not None]
+    if len(samples) == len(values) and samples[0].baseline:
+        every = pooled(samples)
+        interval = absolute(every)
+        return Evidence(
+            value=interval.value,
+            origin="measured",
+            interval=interval,
+            base=None if question.base is None else every.baseline_median,
+            change=None if question.base is None else _change(every.ratio, question),
+            note=f"{every.fresh_rounds} fresh processes" + (f"; {note}" if note else ""),
+        )
+    last = values[-1]
+    return Evidence(value=last.value, origin="measured", interval=last.interval, note=note)
+
+
+def _change(ratio: Interval, question: Question) -> Interval:
+    """Of one and the same file the ratio is 1; what was measured is what cannot be told apart."""
+    assert question.base is not None
+    if question.base.digest != question.model.digest:
+        return ratio
+    return Interval(value=1.0, low=min(1.0, ratio.low), high=max(1.0, ratio.high))

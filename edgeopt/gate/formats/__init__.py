@@ -1,0 +1,1 @@
+"""How a verdict is said: one file a form, each a function from `Verdicts` to text."""

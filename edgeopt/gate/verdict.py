@@ -1,0 +1,189 @@
+"""`judge`: one budget against its evidence. Pass and fail are shown, never assumed.
+
+A limit L with tolerance t is kept where the whole interval lies at or below L (1 + t), missed where
+it lies above, and undecided where it straddles. A change is judged the same way on the interval of
+value over base, with 1 + change + t as its limit. What has no evidence is never a pass.
+"""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from edgeopt.core.samples import Interval
+from edgeopt.gate.budget import Budget, Waiver
+from edgeopt.gate.evidence import Absent, Evidence
+from edgeopt.units import format_value
+
+Status = Literal["pass", "fail", "waived", "inconclusive", "missing", "device", "incompatible"]
+UNDECIDED = frozenset({"inconclusive", "incompatible"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One budget's verdict.
+
+    Args:
+        budget: Which.
+        status: What became of it.
+        message: One or two sentences: what was found, against what, what to do.
+        evidence: None where there is none.
+        notes: What a reader should know beside the verdict (a tolerance under the noise floor).
+    """
+
+    budget: Budget
+    status: Status
+    message: str
+    evidence: Evidence | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def bad(self) -> bool:
+        """Whether it must turn the run red."""
+        return self.status == "fail" and self.budget.level == "error"
+
+
+def judge(
+    budget: Budget,
+    evidence: Evidence | Absent,
+    waiver: Waiver | None = None,
+    *,
+    today: datetime.date,
+) -> Finding:
+    """The verdict on a budget.
+
+    Args:
+        budget: With a limit, a change, or both; the worse verdict counts.
+        evidence: Or why there is none.
+        waiver: Of this budget.
+        today: Waivers end after their last day.
+    """
+    if isinstance(evidence, Absent):
+        return Finding(budget=budget, status=evidence.kind, message=evidence.reason)
+    parts = [*_limit(budget, evidence), *_change(budget, evidence)]
+    if not parts:
+        reason = "a change is allowed, but there is no base model: give --base FILE or git:REF"
+        return Finding(budget=budget, status="missing", message=reason, evidence=evidence)
+    order: tuple[Status, ...] = ("fail", "missing", "inconclusive", "pass")
+    status, message = min(parts, key=lambda part: order.index(part[0]))
+    notes = tuple(_notes(budget, evidence))
+    found = Finding(budget=budget, status=status, message=message, evidence=evidence, notes=notes)
+    return found if status != "fail" or waiver is None else _waived(found, waiver, evidence, today)
+
+
+def exit_code(findings: Sequence[Finding], *, undecided: str = "fail") -> int:
+    """What the process says: docs/design.md section 7.
+
+    Args:
+        findings: Of all budgets; none at all is 5.
+        undecided: `fail` exits 4, `pass` and `report` do not fail for what noise left open.
+    """
+    if not findings:
+        return 5
+    statuses = {finding.status for finding in findings if finding.budget.level == "error"}
+    if "fail" in statuses:
+        return 1
+    if "device" in statuses:
+        return 3
+    if "missing" in statuses or (undecided == "fail" and statuses & UNDECIDED):
+        return 4
+    shown = {finding.status for finding in findings}
+    return 0 if shown & {"pass", "waived", "fail"} else 4
+
+
+def _limit(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
+    if budget.limit is None:
+        return []
+    higher = budget.metric.higher
+    allowed = budget.limit * (1 - budget.tolerance if higher else 1 + budget.tolerance)
+    interval = found.interval or _exactly(found.value)
+    unit = budget.metric.unit
+    text = _text(found.value, found.interval, unit)
+    bound = f"{'at least' if higher else 'at most'} {said(budget.limit, unit)}"
+    bound += f" (tolerance {budget.tolerance:.1%})" if budget.tolerance else ""
+    return [(_status(interval, allowed, higher=higher), f"{text}, allowed {bound}")]
+
+
+def _change(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
+    if budget.change is None:
+        return []
+    if found.same:
+        return [("pass", "the very same file as the base model")]
+    if found.base is None:
+        if budget.limit is not None:
+            return [("missing", "there is no base model to compare with: give --base")]
+        return []
+    if budget.metric.higher:
+        change = found.change or _exactly(found.value - found.base)
+        allowed = -(budget.change + budget.tolerance)
+        text = (
+            f"{change.value * 100:+.2f} points [{change.low * 100:+.2f}, {change.high * 100:+.2f}]"
+        )
+        words = f"{text} against the base, allowed -{budget.change * 100:g} points"
+        return [(_status(change, allowed, higher=True), words)]
+    change = found.change or _exactly(found.value / found.base if found.base else float("inf"))
+    allowed = 1 + budget.change + budget.tolerance
+    interval = "" if found.change is None else f" [{change.low - 1:+.1%}, {change.high - 1:+.1%}]"
+    base = said(found.base, budget.metric.unit)
+    words = f"{change.value - 1:+.1%}{interval} against the base's {base}"
+    words += f", allowed +{budget.change:.1%}"
+    words += f" (tolerance {budget.tolerance:.1%})" if budget.tolerance else ""
+    return [(_status(change, allowed, higher=False), words)]
+
+
+def _status(interval: Interval, allowed: float, *, higher: bool) -> Status:
+    if higher:
+        kept, missed = interval.low >= allowed, interval.high < allowed
+    else:
+        kept, missed = interval.high <= allowed, interval.low > allowed
+    return "pass" if kept else "fail" if missed else "inconclusive"
+
+
+def _waived(found: Finding, waiver: Waiver, evidence: Evidence, today: datetime.date) -> Finding:
+    unit = found.budget.metric.unit
+    status: Status = "waived"
+    text = f"accepted until {waiver.until} because {waiver.reason!r}"
+    if today > waiver.until:
+        status = "fail"
+        text = f"its waiver of line {waiver.line} ended on {waiver.until} ({waiver.reason!r})"
+    elif waiver.ceiling is not None and _beyond(found.budget, evidence, waiver.ceiling):
+        status = "fail"
+        ceiling = said(waiver.ceiling, unit)
+        text = f"and beyond the {ceiling} that the waiver of line {waiver.line} allows"
+    return Finding(
+        budget=found.budget,
+        status=status,
+        message=f"{found.message}; {text}",
+        evidence=evidence,
+        notes=found.notes,
+    )
+
+
+def _beyond(budget: Budget, evidence: Evidence, ceiling: float) -> bool:
+    return evidence.value < ceiling if budget.metric.higher else evidence.value > ceiling
+
+
+def _notes(budget: Budget, evidence: Evidence) -> list[str]:
+    notes = [evidence.note] if evidence.note else []
+    allowed = budget.tolerance + (budget.change or 0.0)
+    if evidence.floor is not None and budget.change is not None and allowed < evidence.floor:
+        notes.append(
+            f"changes under {evidence.floor:.1%} cannot be seen on {budget.device}: allow at least "
+            f'that much, with tolerance = "{evidence.floor:.1%}"'
+        )
+    return notes
+
+
+def _exactly(value: float) -> Interval:
+    return Interval(value=value, low=value, high=value)
+
+
+def _text(value: float, interval: Interval | None, unit: str) -> str:
+    if interval is None:
+        return said(value, unit)
+    return f"{said(value, unit)} [{said(interval.low, unit)}, {said(interval.high, unit)}]"
+
+
+def said(value: float, unit: str) -> str:
+    """A value for people; counts in full."""
+    return format_value(value, unit) if unit else f"{value:,.0f}"

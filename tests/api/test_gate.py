@@ -1,0 +1,155 @@
+"""`edgeopt gate` as a project uses it: on this machine, with git, with and without its lock."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import onnx
+import pytest
+
+from tests.conftest import DIGITS
+
+STATIC = '[[gate.budget]]\nmetric = "size"\nmax = "200 kB"\n'
+MEASURED = '[[gate.budget]]\nmetric = "latency.p50"\ndevice = "local"\nmax = "10 s"\n'
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """A folder with one model and one budget."""
+    shutil.copy(DIGITS / "digits.onnx", tmp_path / "net.onnx")
+    _write(tmp_path, STATIC)
+    return tmp_path
+
+
+def _write(folder: Path, budgets: str) -> None:
+    text = f'[gate]\nmodel = "net.onnx"\nprotocol = "quick"\n# ours\n{budgets}'
+    (folder / "edgeopt.toml").write_text(text)
+
+
+def _grow(folder: Path) -> None:
+    """Another model at the same place, larger."""
+    model = onnx.load(folder / "net.onnx")
+    model.doc_string = "x" * 100_000
+    onnx.save(model, folder / "net.onnx")
+
+
+def test_green_red_waived(project, edgeopt):
+    """A budget that is kept, missed, and accepted for a while; comments stay."""
+    assert edgeopt("gate", "check", cwd=project).code == 0
+    _grow(project)
+    red = edgeopt("gate", "check", cwd=project)
+    assert red.code == 1
+    assert "edgeopt.toml:5" in red.out
+    words = ("--until", "2999-01-01", "--reason", "new head", "--ceiling", "300 kB")
+    assert edgeopt("gate", "waive", "size", *words, cwd=project).code == 0
+    assert "# ours" in (project / "edgeopt.toml").read_text()
+    green = edgeopt("gate", "check", cwd=project)
+    assert green.code == 0
+    assert "new head" in green.out
+    told = edgeopt("gate", "explain", "size", cwd=project)
+    assert "2999-01-01" in told.out
+
+
+def test_what_proves_nothing_is_never_green(project, edgeopt):
+    """No budgets, no lock, a device that is away, a file that is missing."""
+    _write(project, "")
+    assert edgeopt("gate", "check", cwd=project).code == 5
+    _write(project, MEASURED)
+    assert edgeopt("gate", "check", "--no-measure", cwd=project).code == 4
+    _write(project, MEASURED.replace("local", "no-such-board.invalid"))
+    assert edgeopt("gate", "check", cwd=project).code == 3
+    (project / "net.onnx").unlink()
+    assert edgeopt("gate", "check", cwd=project).code == 2
+
+
+def test_receipts_stand_in_for_the_device(project, edgeopt):
+    """For this very model; not for another one, and not once the lock is gone."""
+    _write(project, MEASURED)
+    assert edgeopt("gate", "update", cwd=project).code == 0
+    done = edgeopt("gate", "check", "--no-measure", "--format", "json", cwd=project)
+    assert done.code == 0, done.out + done.err
+    assert json.loads(done.out)["findings"][0]["evidence"]["origin"] == "receipt"
+    _grow(project)
+    assert edgeopt("gate", "check", "--no-measure", cwd=project).code == 4
+    shutil.copy(DIGITS / "digits.onnx", project / "net.onnx")
+    (project / "edgeopt.lock").unlink()
+    assert edgeopt("gate", "check", "--no-measure", cwd=project).code == 4
+
+
+def test_measured_now(project, edgeopt):
+    """Beside another model; what is written to files is the same verdict."""
+    _write(project, MEASURED + 'max_regression = "900%"\n')
+    shutil.copy(DIGITS / "digits-seed1.onnx", project / "base.onnx")
+    forms = ("--format", "junit=out.xml", "--format", "text")
+    done = edgeopt("gate", "check", "--base", "base.onnx", "--time", "1s", *forms, cwd=project)
+    assert done.code in (0, 4), done.out + done.err  # a busy machine may decide nothing
+    assert "<testsuites>" in (project / "out.xml").read_text()
+
+
+def test_a_change_of_nothing_needs_no_device(project, edgeopt):
+    """The very same file as the base has not become slower."""
+    away = MEASURED.replace("local", "no-such-board.invalid").replace('max = "10 s"', "")
+    _write(project, away + 'max_regression = "1%"\n')
+    done = edgeopt("gate", "check", "--base", "net.onnx", cwd=project)
+    assert done.code == 0, done.out + done.err
+
+
+def _git(folder: Path, *words: str) -> None:
+    identity = ("-c", "user.name=x", "-c", "user.email=x@example.invalid")
+    subprocess.run(["git", *identity, *words], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def repository(project) -> Path:
+    """Two revisions: the model grew in the second."""
+    _write(project, '[[gate.budget]]\nmetric = "size"\nmax_regression = "5%"\n')
+    _git(project, "init", "-b", "main")
+    _git(project, "add", ".")
+    _git(project, "commit", "-m", "one")
+    _grow(project)
+    _git(project, "commit", "-am", "two")
+    return project
+
+
+def test_a_base_out_of_git(repository, edgeopt):
+    """The same path at another revision."""
+    assert edgeopt("gate", "check", "--base", "git:HEAD", cwd=repository).code == 0
+    assert edgeopt("gate", "check", "--base", "git:HEAD~1", cwd=repository).code == 1
+
+
+def test_history_that_is_missing_is_said(repository, edgeopt, tmp_path_factory):
+    """A shallow clone, a revision that never was, a file that is new."""
+    place = tmp_path_factory.mktemp("shallow")
+    _git(place, "clone", "--depth", "1", f"file://{repository}", "clone")
+    shallow = edgeopt("gate", "check", "--base", "git:HEAD~1", cwd=place / "clone")
+    assert shallow.code == 2
+    assert "fetch-depth: 0" in shallow.err
+    assert edgeopt("gate", "check", "--base", "git:nowhere", cwd=repository).code == 2
+    (repository / "other.onnx").write_bytes((repository / "net.onnx").read_bytes())
+    new = edgeopt("gate", "check", "--model", "other.onnx", "--base", "git:HEAD", cwd=repository)
+    assert new.code == 2
+    assert "may be new there" in new.err
+
+
+def test_a_pointer_of_large_file_storage(repository, edgeopt):
+    """What git holds is not the model: the message says how to get it."""
+    model = (repository / "net.onnx").read_bytes()
+    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 9\n"
+    (repository / "net.onnx").write_text(pointer)
+    _git(repository, "commit", "-am", "pointer")
+    (repository / "net.onnx").write_bytes(model)
+    done = edgeopt("gate", "check", "--base", "git:HEAD", cwd=repository)
+    assert done.code == 2
+    assert "git lfs fetch" in done.err
+
+
+def test_inside_github_it_annotates_and_summarises(project, edgeopt, monkeypatch):
+    """By itself, beside the text."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project / "summary.md"))
+    _grow(project)
+    done = edgeopt("gate", "check", cwd=project)
+    assert done.code == 1
+    assert "::error file=edgeopt.toml,line=5" in done.out
+    assert "MISSED" in (project / "summary.md").read_text()
