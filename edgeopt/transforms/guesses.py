@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from edgeopt.core.action import Choice
 from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.choices import scheme_of, switched_on
-from edgeopt.transforms.macros import IN_FLOAT, IN_INTEGERS
+from edgeopt.transforms.macros import IN_FLOAT, IN_INTEGERS, STEM
 
 _TOGETHER = {
     "dynamic_int8": ("dynamic_int8",),
@@ -84,7 +84,7 @@ def int8_everything(
     """
     families = EXACT | {"quantize"}
     codes = [
-        (len(choice) - 1) * (stem is None and choice.name in IN_INTEGERS)
+        (len(choice) - 1) * (choice.name in IN_INTEGERS and (not stem or choice.name != STEM))
         if choice in off
         else (choice.name != f"quantize:{stem}") * switched_on(choice, families)
         for choice in choices

@@ -12,15 +12,18 @@ from edgeopt.core.action import Action, Choice
 MACROS: Mapping[str, tuple[str, ...]] = {
     "layout": ("pad_channels", "se_resize"),
     "stem": ("space_to_depth_stem",),
+    "groups": ("dense_groups", "shuffle_to_rows"),
 }
-"""By name: the blocked layout of channels, and what then never has to leave it; the first
-convolution on four times the channels, for integer kernels only."""
+"""By name: the blocked layout of channels, and what then never has to leave it; for integer
+kernels only, the first convolution on four times the channels, and convolutions without groups
+that take in the shuffles between them."""
 
 IN_FLOAT: frozenset[str] = frozenset({"rewrite:layout"})
 """Choices whose last alternative is a sensible first guess without quantization."""
 
-IN_INTEGERS: frozenset[str] = frozenset({"rewrite:stem"})
-"""Choices whose last alternative is a sensible first guess where the stem is quantized."""
+STEM = "rewrite:stem"
+IN_INTEGERS: frozenset[str] = frozenset({STEM, "rewrite:groups"})
+"""Choices whose last alternative is a sensible first guess where everything is quantized."""
 
 JOINT: frozenset[str] = frozenset(name for names in MACROS.values() for name in names)
 """Transforms that belong to a macro."""

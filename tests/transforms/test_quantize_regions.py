@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnx_ir as ir
+import pytest
 from onnx import helper
 
 from edgeopt.core.action import Action
@@ -156,3 +157,46 @@ def test_squares_and_spelled_gelus_are_left_in_float() -> None:
     b.node("Mul", ["c", "gelu"], "y")
     graph = opened(b.model([X], [(n, "float32", (1, 8, 8, 8)) for n in ("y", "square")]))
     assert [group.nodes for group in groups(graph)] == [("c", "y")]
+
+
+def test_a_weighted_sum_of_squares_is_no_group() -> None:
+    """As in a normalization: eight bits would hold the loud values only."""
+    b = Builder()
+    b.conv("x", "c", (4, 8))
+    b.node("Mul", ["c", "c"], "square")
+    b.conv("square", "sum", (8, 8), kernel=1)
+    b.node("Div", ["c", "sum"], "y")
+    graph = opened(b.model([X], [("y", "float32", (1, 8, 8, 8))]))
+    assert [group.nodes for group in groups(graph)] == [("c",)]
+
+
+def test_a_pool_in_float_stays_there(store: ArtifactStore) -> None:
+    """Behind float arithmetic its quantizer is not moved above it, and cuts no code."""
+    for pool in ("MaxPool", "AveragePool"):
+        b = Builder()
+        b.conv("x", "c", (4, 8))
+        b.node("Exp", [b.node("Tanh", ["c"], "t")], "e")
+        b.node(pool, ["e"], "p", kernel_shape=[3, 3], pads=[1] * 4)
+        b.conv("p", "y", (8, 4))
+        model = b.model([X], [("y", "float32", (1, 4, 8, 8))])
+        made, counts = all_quantized(model, store)
+        assert counts["QLinearConv"] == 2
+        assert counts[pool] == counts["Min"] == 1
+        assert is_near(model, made)
+        examine_quantize("static_qdq", model, store)
+
+
+@pytest.mark.parametrize("inside", [0, 1])
+def test_an_average_is_a_depthwise_convolution(inside: int, store: ArtifactStore) -> None:
+    """Where all windows divide by the same number; at a border that does not it stays float."""
+    b = Builder()
+    b.conv("x", "c", (4, 8))
+    b.node("AveragePool", ["c"], "p", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=inside)
+    b.conv("p", "y", (8, 4))
+    model = b.model([X], [("y", "float32", (1, 4, 8, 8))])
+    made, counts = all_quantized(model, store)
+    assert counts["QLinearConv"] == 2 + inside
+    assert counts.get("AveragePool", 0) == 1 - inside
+    assert "QLinearAveragePool" not in counts
+    assert is_near(model, made)
+    examine_quantize("static_qdq", model, store)
