@@ -1,6 +1,11 @@
-"""Shapes that the built models need to take and no other: `--freeze x=1x3x48x192`."""
+"""What the built models need to take and nothing else: `--freeze x=1x3x48x192`.
+
+Of an input that is a single number (`--freeze rate=16000`) it is the value that it always has.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from edgeopt.api.subject import Subject
 from edgeopt.core.action import Recipe
@@ -13,6 +18,7 @@ Frozen = Mapping[str, tuple[int | None, ...]]
 """Input name to sizes; None for what stays free."""
 _FREE = "?"
 _TRANSFORM = "freeze_shapes"
+_OF_VALUES = "freeze_value"
 
 
 def parsed(texts: Iterable[str]) -> dict[str, tuple[int | None, ...]]:
@@ -43,10 +49,35 @@ def texts(frozen: Frozen) -> list[str]:
     ]
 
 
+def values(frozen: Frozen, model: Model) -> dict[str, int]:
+    """What is frozen of inputs that are single numbers: their values."""
+    numbers = {spec.name for spec in model.inputs if spec.shape == ()}
+    alone = {name: sizes[0] for name, sizes in frozen.items() if len(sizes) == 1}
+    return {n: size for n, size in alone.items() if size is not None and n in numbers}
+
+
+def shapes(frozen: Frozen, model: Model) -> Frozen:
+    """What is frozen of all other inputs."""
+    numbers = values(frozen, model)
+    return {name: sizes for name, sizes in frozen.items() if name not in numbers}
+
+
+def remarks(frozen: Frozen, model: Model) -> list[str]:
+    """What the built models no longer do, one sentence each."""
+    numbers = values(frozen, model)
+    return [
+        f"other values: models with {_OF_VALUES} compute for {text} only, as you allowed"
+        if text.rpartition("=")[0] in numbers
+        else f"other shapes: models with {_TRANSFORM} take {text} only, as you allowed"
+        for text in texts(frozen)
+    ]
+
+
 def of_recipe(recipe: Recipe) -> Frozen:
-    """The shapes that a recipe freezes."""
-    actions = (action for action in recipe.actions if action.transform == _TRANSFORM)
-    return parsed(f"{action.site}={action.get('shape')}" for action in actions)
+    """What a recipe freezes, as it was asked for."""
+    named = {_TRANSFORM: "shape", _OF_VALUES: "value"}
+    actions = (action for action in recipe.actions if action.transform in named)
+    return parsed(f"{action.site}={action.get(named[action.transform])}" for action in actions)
 
 
 def without_data(
@@ -62,12 +93,17 @@ def without_data(
     Raises:
         UsageError: Another free axis has no size, by `shapes` or frozen.
     """
+    numbers = values(frozen, model)
     known = {
         name: tuple(1 if size is None else size for size in sizes)
         for name, sizes in frozen.items()
-        if None not in sizes[1:]
+        if None not in sizes[1:] and name not in numbers
     }
-    return random_feeds(model, count, shapes={**known, **(shapes or {})}, seed=seed)
+    feeds = random_feeds(model, count, shapes={**known, **(shapes or {})}, seed=seed)
+    return [
+        {**feed, **{name: np.full_like(feed[name], number) for name, number in numbers.items()}}
+        for feed in feeds
+    ]
 
 
 def refuse_unfit(
@@ -79,11 +115,15 @@ def refuse_unfit(
         UsageError: Which one, and what there is.
     """
     inputs = {spec.name: spec for spec in subject.model.inputs}
+    numbers = values(frozen, subject.model)
     for name, sizes in frozen.items():
         if name not in inputs:
             raise UsageError(
                 f"the model has no input {name!r} to freeze", hint=f"inputs: {', '.join(inputs)}"
             )
+        if name in numbers:
+            _refuse_values(name, numbers[name], subject)
+            continue
         _refuse(inputs[name], sizes)
         for part in _parts(subject):
             odd = {feed[name].shape for feed in part.feeds if not _fits(feed[name].shape, sizes)}
@@ -106,6 +146,16 @@ def _refuse(spec: TensorSpec, sizes: tuple[int | None, ...]) -> None:
             f"input {spec.name!r} has the shape {list(held or (_FREE,))}, which is not {asked}",
             hint="freeze the free axes only, and give all the others as they are",
         )
+
+
+def _refuse_values(name: str, number: int, subject: Subject) -> None:
+    for part in _parts(subject):
+        other = next((f[name] for f in part.feeds if np.any(f[name] != number)), None)
+        if other is not None:
+            raise UsageError(
+                f"the {part.name} data has {name!r} of {other}, which is not {number}",
+                hint="freeze a value that all samples have",
+            )
 
 
 def _fits(shape: Sequence[int], sizes: Sequence[int | None]) -> bool:

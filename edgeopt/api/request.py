@@ -37,7 +37,8 @@ class RunRequest:
         contrib: Whether the built models may use operators of `com.microsoft`.
         shapes: Input name to shape, for models with free axes and without data.
         freeze: Input name to the only shape that the built models need to take (None: stays
-            free); empty keeps what the given model takes.
+            free); of an input that is one number, the value that it always has. Empty keeps
+            what the given model takes.
         seed: Of data splitting and search.
         fresh: Forget earlier trials of the same study.
         out: Folder for the report; None is `reports/<study>`.

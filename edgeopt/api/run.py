@@ -248,10 +248,7 @@ def _report_folder(request: RunRequest, study: Study) -> Path:
 def _remarks(request: RunRequest, ready: Ready) -> tuple[str, ...]:
     """What model, data and their scarcity leave open, one sentence each."""
     remarks = list(normalization_notes(ready.workshop.normalized))
-    remarks += [
-        f"other shapes: models with freeze_shapes take {text} only, as you allowed"
-        for text in frozen.texts(request.freeze)
-    ]
+    remarks += frozen.remarks(request.freeze, ready.subject.model)
     data, accuracy = ready.subject.data, ready.accuracy
     if data is None or accuracy is None:
         return (*remarks, "accuracy: no data was given, so only exact actions were searched")

@@ -34,7 +34,7 @@ def command(
     ] = None,
     freeze: Annotated[
         list[str] | None,
-        typer.Option(help="x=1x3x48x192: the built models may take this shape only."),
+        typer.Option(help="x=1x3x48x192 or rate=16000: the shape or number it always has."),
     ] = None,
     threads: Annotated[
         str, typer.Option(help="Of the runtime; `auto` searches threads, spinning, processors too.")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import helper
 
 from edgeopt.api import frozen
 from edgeopt.api.prepare import prepared
@@ -133,3 +134,61 @@ def test_refused_on_the_command_line(tmp_path: Path, edgeopt: Callable[..., Fini
     assert done.code == 2
     assert "not a shape to freeze" in done.err
     assert "Traceback" not in done.err
+
+
+def _rated(folder: Path) -> Path:
+    """If(rate == 16000) then relu(x) else -x."""
+    sides = [
+        helper.make_graph(
+            [helper.make_node(op, ["x"], [op])],
+            op,
+            [],
+            [helper.make_tensor_value_info(op, onnx.TensorProto.FLOAT, ["N", 4])],
+        )
+        for op in ("Relu", "Neg")
+    ]
+    b = Builder()
+    b.node("Equal", ["rate", b.constant("wide", np.asarray(16000))], "is_wide")
+    b.node("If", ["is_wide"], "y", then_branch=sides[0], else_branch=sides[1])
+    shape = ("N", 4)
+    model = b.model([("x", "float32", shape), ("rate", "int64", ())], [("y", "float32", shape)])
+    return graphs.write(model, folder)
+
+
+def test_the_value_of_an_input_that_is_a_number(tmp_path: Path) -> None:
+    """What it decides is settled; the input stays, the recipe has the value, a replay the file."""
+    path = _rated(tmp_path)
+    request = RunRequest(
+        model=str(path),
+        freeze=frozen.parsed(["rate=16000"]),
+        objectives=("latency",),
+        store=tmp_path / "store",
+    ).checked()
+    with prepared(request, lambda _: None, lambda: False, keep=False) as ready:
+        assert frozen.values(request.freeze, ready.subject.model) == {"rate": 16000}
+        assert not frozen.shapes(request.freeze, ready.subject.model)
+        assert "other values" in frozen.remarks(request.freeze, ready.subject.model)[0]
+        built = ready.workshop.build(dict(ready.spaces["local"].standard())["exact"].recipe)
+        ready.workshop.verify(built)
+    assert frozen.of_recipe(built.recipe) == request.freeze
+    assert [node.op_type for node in built.graph.graph] == ["Relu"]
+    assert [value.name for value in built.graph.graph.inputs] == ["x", "rate"]
+    recipe = tmp_path / "one.recipe"
+    recipe.write_text(built.recipe.text, encoding="utf-8")
+    out = tmp_path / "out.onnx"
+    options = {"data": None, "store": tmp_path / "store", "seed": 0}
+    again = replay(recipe, str(path), out=out, progress=lambda _: None, **options)
+    assert again.path.read_bytes() == to_bytes(built.graph)
+
+
+def test_refuses_a_value_that_the_data_do_not_have(tmp_path: Path) -> None:
+    """Every sample has to have it."""
+    path = _rated(tmp_path)
+    x = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=x, rate=np.asarray(8000))
+    subject = open_subject(
+        path, data=str(tmp_path / "data.npz"), metric=None, seed=0, progress=lambda _: None
+    )
+    frozen.refuse_unfit(frozen.parsed(["rate=8000"]), subject)
+    with pytest.raises(UsageError, match="which is not 16000"):
+        frozen.refuse_unfit(frozen.parsed(["rate=16000"]), subject)
