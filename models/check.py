@@ -27,7 +27,8 @@ def row(name: str) -> str:
     session = Session(files.model, RuntimeSettings())
 
     def scored(part: Part) -> tuple[float, float]:
-        found = score_part(part, session.run, metric, state=data.state)
+        beside = session.run if metric.needs_reference else None
+        found = score_part(part, session.run, metric, state=data.state, reference=beside)
         return found.value, smallest_decidable_drop(metric, found)
 
     search, decidable = scored(data.search)

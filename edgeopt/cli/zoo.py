@@ -66,7 +66,7 @@ def _described(entry: "ZooEntry") -> dict[str, Any]:
         "licence": entry.licence,
         "metric": entry.metric.rsplit(":", 1)[-1],
         "package": entry.source.label if entry.source.package else entry.source.registry,
-        "sha256": entry.source.sha256,
+        "sha256": entry.sha256,
         "feed_shapes": {name: list(shape) for name, shape in entry.feed_shapes.items()},
     }
 

@@ -16,7 +16,11 @@ from edgeopt.graph.read import open_graph, read_model
 from edgeopt.graph.structure import structure_digest, weights_digest
 from edgeopt.graph.write import to_bytes, write_model
 
-FETCHED = [entry.name for entry in zoo.list_models() if entry.source.registry != zoo.SHIPPED]
+FETCHED = [
+    entry.name
+    for entry in zoo.list_models()
+    if entry.source.registry != zoo.SHIPPED and entry.size_bytes < 200_000_000
+]
 
 
 def opened(name: str, folder: Path | None = None) -> tuple[Model, list[Feed]]:

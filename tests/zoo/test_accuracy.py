@@ -14,7 +14,11 @@ from edgeopt.data.read import read_data
 from edgeopt.graph.read import read_model
 from edgeopt.graph.runtime import Session
 
-FETCHED = [entry.name for entry in zoo.list_models() if entry.source.registry != zoo.SHIPPED]
+FETCHED = [
+    entry.name
+    for entry in zoo.list_models()
+    if entry.source.registry != zoo.SHIPPED and not entry.builder
+]
 
 
 def accuracy(model: Path, data: Path, samples: int) -> float:

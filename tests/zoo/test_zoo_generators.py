@@ -3,9 +3,15 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
-from models.generators import ddddocr
+from edgeopt.api import zoo
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.data.accuracy.fidelity import fidelity
+from edgeopt.graph.runtime import Session
+from models.generators import ddddocr, light, random_weights
 
 
 @pytest.fixture
@@ -43,3 +49,100 @@ def test_the_charset_is_read_without_running_it(charset: dict[str, Path]) -> Non
         ddddocr.charset("CHARSET_BETA = print('run')")
     with pytest.raises(ValueError, match="no CHARSET_BETA"):
         ddddocr.charset("CHARSET = ['']")
+
+
+@pytest.fixture
+def architecture(tmp_path: Path) -> Path:
+    """Two layers in the onnx package's way: sizes as inputs, every weight a ConstantOfShape."""
+    sizes = {
+        "w1": [8, 3, 3, 3],
+        "b1": [8],
+        **{name: [8] for name in ("scale", "shift", "mean", "variance")},
+        "w2": [5, 8],
+        "b2": [5],
+    }
+    nodes = [helper.make_node("ConstantOfShape", [f"{n}_size"], [n]) for n in sizes]
+    statistics = ["scale", "shift", "mean", "variance"]
+    nodes += [
+        helper.make_node("Conv", ["x", "w1", "b1"], ["c"], kernel_shape=[3, 3]),
+        helper.make_node("BatchNormalization", ["c", *statistics], ["n"]),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["g"]),
+        helper.make_node("Reshape", ["g", "flat"], ["f"]),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["y"], transB=1),
+    ]
+    held = [
+        helper.make_tensor(f"{n}_size", TensorProto.INT64, [len(d)], d) for n, d in sizes.items()
+    ]
+    held.append(helper.make_tensor("flat", TensorProto.INT64, [2], [0, 8]))
+    value = helper.make_tensor_value_info
+    inputs = [value(t.name, TensorProto.INT64, list(t.dims)) for t in held]
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [*inputs, value("x", TensorProto.FLOAT, [1, 3, 16, 16])],
+        [value("y", TensorProto.FLOAT, [1, 5])],
+        held,
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 9)], ir_version=3)
+    onnx.save(model, tmp_path / "tiny.onnx")
+    return tmp_path / "tiny.onnx"
+
+
+def test_random_weights_depend_on_the_seed_only(architecture: Path) -> None:
+    """Byte for byte."""
+    first, again, other = (random_weights.build(architecture, seed) for seed in (0, 0, 1))
+    assert first == again
+    assert first != other
+
+
+def test_random_weights_replace_every_constant(architecture: Path) -> None:
+    """Initializers that are no inputs; variances are positive; only the picture is fed."""
+    model = onnx.load_from_string(random_weights.build(architecture, 0))
+    onnx.checker.check_model(model, full_check=True)
+    held = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    assert [value.name for value in model.graph.input] == ["x"]
+    assert "ConstantOfShape" not in {node.op_type for node in model.graph.node}
+    assert held["w1"].shape == (8, 3, 3, 3)
+    assert held["w1"].std() == pytest.approx(1 / np.sqrt(27), rel=0.2)
+    assert (held["variance"] > 0.3).all()
+    assert set(held) == {"w1", "b1", "scale", "shift", "mean", "variance", "w2", "b2", "flat"}
+
+
+def test_an_operator_of_no_such_network_is_refused(architecture: Path) -> None:
+    """Its spread is not known, so what follows would have weights of any size."""
+    model = onnx.load(architecture)
+    model.graph.node[-4].op_type = "Sigmoid"
+    onnx.save(model, architecture)
+    with pytest.raises(ValueError, match="Sigmoid"):
+        random_weights.build(architecture, 0)
+
+
+def test_pictures_are_smooth_and_differ(architecture: Path) -> None:
+    """Neighbouring pixels are alike, pictures are not; the name is that of the model's input."""
+    built = architecture.with_name("built.onnx")
+    built.write_bytes(random_weights.build(architecture, 0))
+    made = light.make(built, 0, {"samples": 3}, {})
+    again = light.make(built, 0, {"samples": 3}, {})
+    pictures = made["x"]
+    assert pictures.dtype == np.uint8
+    assert np.array_equal(pictures, again["x"])
+    grey = pictures.astype(float)
+    assert np.abs(np.diff(grey, axis=-1)).mean() < 0.2 * grey.std()
+    assert np.abs(grey[0] - grey[1]).mean() > 0.5 * grey.std()
+
+
+def test_a_network_of_the_onnx_package_becomes_what_the_manifest_says(tmp_path: Path) -> None:
+    """Built here without fetching; its classes are spread, and pictures change what it says."""
+    files = zoo.get("light-squeezenet", tmp_path)
+    assert zoo.find("light-squeezenet", tmp_path) == files
+    session = Session(files.model, RuntimeSettings())
+    with np.load(files.data) as arrays:
+        pictures = (arrays["data_0"][:4] / np.float32(255) - np.float32(0.5)) / np.float32(0.196)
+    outputs = [
+        session.run({"data_0": x[None].astype(np.float32)})["softmaxout_1"] for x in pictures
+    ]
+    spreads = [float(np.log(out).std()) for out in outputs]
+    assert all(0.5 < spread < 3 for spread in spreads)
+    assert all(out.max() < 0.9 for out in outputs)
+    assert fidelity(np.mean(outputs, axis=0), outputs[0]) < 0.98
