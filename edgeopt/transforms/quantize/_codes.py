@@ -3,10 +3,8 @@
 Tensors are shared by all clones of a graph, so the same weight is coded once a search.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +13,9 @@ import onnx_ir as ir
 from edgeopt.core.action import Action
 from edgeopt.core.profile import QuantizationTypes
 from edgeopt.graph.editor import array_of
+from edgeopt.transforms.quantize._kept import remembered
 
 Array = npt.NDArray[Any]
-Made = TypeVar("Made")
-_KEPT = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,21 +72,6 @@ class Coded:
     codes: Array
     scale: Array
     zero: Array
-
-
-_known: OrderedDict[tuple[Any, ...], tuple[Any, Any]] = OrderedDict()
-
-
-def remembered(tensor: Any, key: tuple[Any, ...], make: Callable[[], Made]) -> Made:
-    """What was made of a tensor before under that key, or is made now."""
-    key = (id(tensor), *key)
-    held = _known.get(key)
-    if held is None or held[0] is not tensor:
-        held = (tensor, make())
-        _known[key] = held
-        if len(_known) > _KEPT:
-            _known.popitem(last=False)
-    return held[1]
 
 
 def float_weight(value: ir.Value | None) -> Array | None:

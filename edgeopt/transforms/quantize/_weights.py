@@ -4,8 +4,6 @@ weight = scale[c] * code, symmetric; bias = activation scale * weight scale[c] *
 that the integer kernel adds it to its accumulator without a conversion.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +14,10 @@ import onnx_ir as ir
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of, new_node
 from edgeopt.transforms.base import Rejection
+from edgeopt.transforms.quantize._kept import remembered
 from edgeopt.transforms.quantize._scale import Scale
 
 Array = npt.NDArray[Any]
-_KEPT = 4096
 _BIAS_LIMIT = 2.0**30
 """Half of int32: room for the products that are added to the bias."""
 
@@ -32,10 +30,6 @@ class Codes:
     scale: Array
     zero: Array
     axis: int
-
-
-# Tensors are shared by all clones of a graph, so the same weight is coded once a search.
-_known: OrderedDict[tuple[Any, ...], tuple[Any, Codes]] = OrderedDict()
 
 
 def channel_axis(node: ir.Node) -> int:
@@ -100,7 +94,7 @@ def _quantize_bias(editor: Editor, node: ir.Node, index: int, bias: Array, scale
 
     value = node.inputs[index]
     tensor = None if value is None else value.const_value
-    coded = _remembered((id(tensor), scale.tobytes()), tensor, codes)
+    coded = remembered(tensor, ("bias", scale.tobytes()), codes)
     _dequantize(editor, node, index, coded, f"{node.outputs[0].name}__bias")
 
 
@@ -138,19 +132,8 @@ def _coded(node: ir.Node, action: Action) -> Codes:
     value = node.inputs[1]
     tensor = None if value is None else value.const_value
     kind = (str(action.get("weight")), action.get("per_channel"), action.get("reduce_range"))
-    key = (id(tensor), channel_axis(node), *kind)
-    return _remembered(key, tensor, lambda: _codes(node, action, None))
-
-
-def _remembered(key: tuple[Any, ...], tensor: Any, make: Callable[[], Codes]) -> Codes:
-    """What was made of a tensor before, or is made now; the key holds the tensor's id."""
-    held = _known.get(key)
-    if held is None or held[0] is not tensor:
-        held = (tensor, make())
-        _known[key] = held
-        if len(_known) > _KEPT:
-            _known.popitem(last=False)
-    return held[1]
+    key = ("weight", channel_axis(node), *kind)
+    return remembered(tensor, key, lambda: _codes(node, action, None))
 
 
 def _codes(node: ir.Node, action: Action, least: Array | None) -> Codes:

@@ -17,7 +17,8 @@ from edgeopt.graph.editor import Editor, array_of, new_node
 from edgeopt.transforms.base import Evidence, Offer, Rejection
 from edgeopt.transforms.groups import hold_groups, name_of
 from edgeopt.transforms.local_rule import refuse
-from edgeopt.transforms.quantize._codes import Array, remembered
+from edgeopt.transforms.quantize._codes import Array
+from edgeopt.transforms.quantize._kept import remembered
 from edgeopt.transforms.quantize._products import (
     bias_added,
     depth,
