@@ -102,15 +102,15 @@ def _held(graph: ir.Model, site: str, samples: Sequence[Feed]) -> ir.Model:
 def _unread(model: onnx.ModelProto, pruned: ir.Model, action: Action) -> ir.Model:
     """The model with zeros in every weight column that reads a removed channel."""
     graph = opened(model)
-    group = next(g for g in channel_groups(graph) if g.name == action.site)
+    group = next(g for g in channel_groups(graph, joins=True) if g.name == action.site)
     removed = _removed(group, pruned)
     editor = Editor(graph)
     for cut in group.consumers:
         weight = np.array(array_of(cut.node.inputs[cut.index]))
         index: list[Any] = [slice(None)] * weight.ndim
-        index[cut.axis] = removed
+        index[cut.axis] = cut.offset + np.asarray(removed)
         weight[tuple(index)] = 0
-        made = editor.initializer(f"{cut.node.outputs[0].name}/unread", weight)
+        made = editor.initializer(f"{cut.node.outputs[0].name}/unread{cut.offset}", weight)
         editor.set_input(cut.node, cut.index, made)
     return graph
 

@@ -2,19 +2,21 @@
 
 Every value has one channel variable (its axis 1). A union-find joins the variables that an
 operator ties: elementwise and pooling nodes pass them on, Add and Mul tie two, Conv and Gemm
-consume one and open another. Everything that is not proven here freezes what it touches: graph
-inputs and outputs, Concat, grouped convolutions, reshapes of more than one pixel.
+consume one and open another. Behind a Concat of channels every operand keeps a variable of its
+own, and what reads the whole is cut at the operand's place. Everything that is not proven here
+freezes what it touches: graph inputs and outputs, Split, grouped convolutions, reshapes of more
+than one pixel.
 (`Structured pruning: union-find over channel variables`, as Torch-Pruning's DepGraph, Fang et al.,
 CVPR 2023, but over ONNX axes.)
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import numpy as np
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of
+from edgeopt.transforms.axes import channels_of, keeps_batch, one_pixel, rank_of, squeezes_pixels
 
 _ELEMENTWISE = (
     "Relu LeakyRelu Sigmoid HardSigmoid HardSwish Tanh Elu Selu Celu Gelu Erf Softplus Softsign "
@@ -29,11 +31,12 @@ _STATISTICS = (1, 2, 3, 4)
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """One constant operand that is cut along an axis."""
+    """One constant operand that is cut along an axis; the channels begin there at `offset`."""
 
     node: ir.Node
     index: int
     axis: int
+    offset: int = 0
 
 
 @dataclass(kw_only=True)
@@ -48,6 +51,7 @@ class ChannelGroup:
         depthwise: Convolutions whose `group` attribute is the width.
         reshapes: Reshape nodes whose target says the width, and where.
         values: All values with these channels on axis 1.
+        joined: Values that have these channels beside others there; as often as they have them.
     """
 
     width: int
@@ -57,6 +61,7 @@ class ChannelGroup:
     depthwise: list[ir.Node] = field(default_factory=list[ir.Node])
     reshapes: list[Cut] = field(default_factory=list[Cut])
     values: list[ir.Value] = field(default_factory=list[ir.Value])
+    joined: list[ir.Value] = field(default_factory=list[ir.Value])
 
     @property
     def name(self) -> str:
@@ -64,21 +69,27 @@ class ChannelGroup:
         return self.producers[0].outputs[0].name or ""
 
 
-def channel_groups(model: ir.Model) -> tuple[ChannelGroup, ...]:
-    """Every group of channels whose removal is proven possible, in graph order."""
-    walk = _Walk(model.graph)
-    return walk.groups()
+def channel_groups(model: ir.Model, *, joins: bool = False) -> tuple[ChannelGroup, ...]:
+    """Every group of channels whose removal is proven possible, in graph order.
+
+    Args:
+        model: Sorted, with shapes.
+        joins: Whether to see through Concat: cuts then have an offset.
+    """
+    return _Walk(model.graph, joins=joins).groups()
 
 
 def why_none(model: ir.Model, name: str) -> str:
     """Why no channels can be removed at a site that `channel_groups` does not list."""
-    return _Walk(model.graph).why_none(name)
+    return _Walk(model.graph, joins=True).why_none(name)
 
 
 class _Walk:
     """One pass over a sorted graph."""
 
-    def __init__(self, graph: ir.Graph) -> None:
+    def __init__(self, graph: ir.Graph, *, joins: bool) -> None:
+        self._joins = joins
+        self._parts: dict[ir.Value, tuple[ir.Value, ...]] = {}
         self._parent: dict[ir.Value, ir.Value] = {}
         self._in_the_way: dict[ir.Value, ir.Node] = {}
         self._frozen: set[ir.Value] = set()
@@ -87,7 +98,7 @@ class _Walk:
             self._freeze(value)
         for node in graph:
             self._step(node)
-            for value in node.inputs:
+            for value in (*node.inputs, *node.outputs):
                 if value is not None and any(user.graph is not graph for user, _ in value.uses()):
                     self._freeze(value)
 
@@ -112,16 +123,14 @@ class _Walk:
         if value is None:
             return "no operator whose channels are followed makes this value"
         root = self._root(value)
-        tied = [other for other in self._frozen if self._root(other) is root]
-        for other in tied:
-            node = self._in_the_way.get(other)
-            if node is not None:
+        for other, node in self._in_the_way.items():
+            if self._root(other) is root:
                 return (
                     f"its channels meet {node.op_type} {node.outputs[0].name!r}, behind which "
                     "removing them is not proven possible"
                 )
-        if tied:
-            return f"its channels are those of {tied[0].name!r}, an input or output of the model"
+        if any(self._root(other) is root for other in self._frozen):
+            return "its channels are, or become, those of an input or output of the model"
         return "no layer both makes these channels and another one reads them"
 
     def _root(self, value: ir.Value) -> ir.Value:
@@ -136,14 +145,19 @@ class _Walk:
         self._parent[other] = one
 
     def _freeze(self, value: ir.Value) -> None:
-        self._root(value)
-        self._frozen.add(value)
+        for part in (value, *self._parts.get(value, ())):
+            self._root(part)
+            self._frozen.add(part)
 
     def _note(self, value: ir.Value, role: str, item: object) -> None:
         self._root(value)
         self._held.setdefault(value, []).append((role, item))
 
     def _step(self, node: ir.Node) -> None:
+        if any(value in self._parts for value in node.inputs if value is not None):
+            if not self._joined(node):
+                self._freeze_all(node)
+            return
         rule = _RULES.get(node.op_type) if node.domain in ("", "ai.onnx") else None
         kept = node.op_type in KEEPING and len(node.outputs) == 1
         if kept and node.inputs[0] is not None and node.domain in ("", "ai.onnx", "com.microsoft"):
@@ -155,7 +169,57 @@ class _Walk:
         for value in (*node.inputs, *node.outputs):
             if value is not None and array_of(value) is None:
                 self._freeze(value)
-                self._in_the_way.setdefault(value, node)
+                for part in (value, *self._parts.get(value, ())):
+                    self._in_the_way.setdefault(part, node)
+
+    def _joined(self, node: ir.Node) -> bool:
+        """An operator that reads channels of several variables."""
+        source = node.inputs[0]
+        if node.domain not in ("", "ai.onnx"):
+            return False
+        if node.op_type == "Concat":
+            return self.concat(node)
+        others = [value for value in node.inputs[1:] if value is not None]
+        if source is None or source not in self._parts:
+            return False
+        if any(array_of(value) is None for value in others):
+            return False
+        if node.op_type == "Conv" and (node.attributes.get_int("group", 1) or 1) == 1:
+            return self._weighted(node, source, node.outputs[0])
+        if node.op_type == "BatchNormalization" and not _is_training(node):
+            for index in _STATISTICS:
+                self._note_parts(source, "others", Cut(node, index, 0))
+        elif len(node.outputs) != 1 or node.op_type not in KEEPING | {"Clip"}:
+            return False
+        self._pass_on(self._parts[source], node.outputs[0])
+        return True
+
+    def concat(self, node: ir.Node) -> bool:
+        """Channels side by side; a variable each."""
+        values = [value for value in node.inputs if value is not None]
+        rank = rank_of(node.outputs[0])
+        if not self._joins or rank is None or node.attributes.get_int("axis", 0) % rank != 1:
+            return False
+        parts = [part for value in values for part in self._parts.get(value, (value,))]
+        if any(channels_of(part) is None or array_of(part) is not None for part in parts):
+            return False
+        self._pass_on(tuple(parts), node.outputs[0])
+        return True
+
+    def _pass_on(self, parts: tuple[ir.Value, ...], made: ir.Value) -> None:
+        self._root(made)
+        self._parts[made] = parts
+        for part in parts:
+            self._note(part, "joined", made)
+        if made in self._frozen:
+            self._freeze(made)
+
+    def _note_parts(self, value: ir.Value, role: str, cut: Cut) -> None:
+        """Note a cut for the variable of a value, or for each of those side by side in it."""
+        offset = 0
+        for part in self._parts.get(value, (value,)):
+            self._note(part, role, replace(cut, offset=offset))
+            offset += channels_of(part) or 0
 
     def conv(self, node: ir.Node) -> bool:
         source, made = node.inputs[0], node.outputs[0]
@@ -182,7 +246,7 @@ class _Walk:
     def _weighted(self, node: ir.Node, source: ir.Value, made: ir.Value) -> bool:
         self._root(source)
         row = _row_axis(node)
-        self._note(source, "consumers", Cut(node, 1, 1 - row))
+        self._note_parts(source, "consumers", Cut(node, 1, 1 - row))
         self._note(made, "producers", node)
         self._note(made, "others", Cut(node, 1, row))
         self._cut_if_there(node, 2, made)
@@ -196,8 +260,7 @@ class _Walk:
 
     def batchnorm(self, node: ir.Node) -> bool:
         source = node.inputs[0]
-        training = node.attributes.get_int("training_mode", 0) or len(node.outputs) != 1
-        if source is None or training:
+        if source is None or _is_training(node):
             return False
         if any(array_of(node.inputs[index]) is None for index in _STATISTICS):
             return False
@@ -216,13 +279,13 @@ class _Walk:
 
     def tying(self, node: ir.Node) -> bool:
         made = node.outputs[0]
-        rank = _rank(made)
+        rank = rank_of(made)
         operands = [value for value in node.inputs if value is not None]
         dynamic = [value for value in operands if array_of(value) is None]
         if rank is None or rank < 2 or not dynamic:
             return False
-        width = _channels(made)
-        if width is None or any(_rank(v) != rank or _channels(v) != width for v in dynamic):
+        width = channels_of(made)
+        if width is None or any(rank_of(v) != rank or channels_of(v) != width for v in dynamic):
             return False
         cuts: list[Cut] = []
         for index, value in enumerate(node.inputs):
@@ -243,12 +306,12 @@ class _Walk:
     def pixel(self, node: ir.Node) -> bool:
         """Flatten, Squeeze, Reshape and the like, of one pixel a channel."""
         source, made = node.inputs[0], node.outputs[0]
-        if source is None or not _one_pixel(source):
+        if source is None or not one_pixel(source):
             return False
         axis = node.attributes.get_int("axis", 1)
         if node.op_type == "Flatten" and axis != 1:
             return False
-        if node.op_type == "Squeeze" and not _squeezes_pixels(node):
+        if node.op_type == "Squeeze" and not squeezes_pixels(node):
             return False
         if node.op_type == "Reshape" and not self._reshape(node, source, made):
             return False
@@ -256,10 +319,10 @@ class _Walk:
         return True
 
     def _reshape(self, node: ir.Node, source: ir.Value, made: ir.Value) -> bool:
-        target, width = array_of(node.inputs[1]), _channels(source)
+        target, width = array_of(node.inputs[1]), channels_of(source)
         if target is None or width is None or target.size < 2:
             return False
-        if any(size != 1 for size in target[2:]) or _keeps_batch(target, source) is False:
+        if any(size != 1 for size in target[2:]) or keeps_batch(target, source) is False:
             return False
         if target[1] == -1 or (target[1] == 0 and not node.attributes.get_int("allowzero", 0)):
             return True
@@ -271,7 +334,7 @@ class _Walk:
     def mean(self, node: ir.Node) -> bool:
         """ReduceMean over pixels."""
         source, made = node.inputs[0], node.outputs[0]
-        rank = None if source is None else _rank(source)
+        rank = None if source is None else rank_of(source)
         found = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
         axes = node.attributes.get_ints("axes") if found is None else [int(a) for a in found]
         if source is None or rank is None or not axes or any(a % rank < 2 for a in axes):
@@ -285,12 +348,17 @@ _RULES: Mapping[str, Callable[[_Walk, ir.Node], bool]] = {
     "Gemm": _Walk.gemm,
     "BatchNormalization": _Walk.batchnorm,
     "Clip": _Walk.clip,
+    "Concat": _Walk.concat,
     "Flatten": _Walk.pixel,
     "Reshape": _Walk.pixel,
     "Squeeze": _Walk.pixel,
     "ReduceMean": _Walk.mean,
     **dict.fromkeys(TYING, _Walk.tying),
 }
+
+
+def _is_training(node: ir.Node) -> bool:
+    return bool(node.attributes.get_int("training_mode", 0)) or len(node.outputs) != 1
 
 
 def _row_axis(node: ir.Node) -> int:
@@ -306,35 +374,3 @@ def _constant_operands(node: ir.Node) -> bool:
 def _size(value: ir.Value | None, axis: int) -> int:
     array = array_of(value)
     return 0 if array is None else int(array.shape[axis])
-
-
-def _rank(value: ir.Value) -> int | None:
-    return None if value.shape is None else len(value.shape)
-
-
-def _channels(value: ir.Value) -> int | None:
-    size = value.shape[1] if value.shape is not None and len(value.shape) > 1 else None
-    return size if isinstance(size, int) else None
-
-
-def _one_pixel(value: ir.Value) -> bool:
-    made = value.producer()
-    if made is not None and made.op_type in ("GlobalAveragePool", "GlobalMaxPool"):
-        return True
-    return (
-        value.shape is not None and len(value.shape) >= 2 and all(d == 1 for d in value.shape[2:])
-    )
-
-
-def _squeezes_pixels(node: ir.Node) -> bool:
-    found = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
-    source = node.inputs[0]
-    rank = None if source is None else _rank(source)
-    return found is not None and rank is not None and all(int(a) % rank >= 2 for a in found)
-
-
-def _keeps_batch(target: np.ndarray[tuple[int, ...], np.dtype[np.int64]], source: ir.Value) -> bool:
-    """Whether the first axis of a target is the source's: 0, -1 with a stated width, or equal."""
-    batch = source.shape[0] if source.shape is not None else None
-    first = int(target[0])
-    return first in (0, -1) or first == batch

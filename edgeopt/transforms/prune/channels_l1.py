@@ -6,6 +6,7 @@ replay on retrained weights chooses again. Must not fire on channels whose remov
 `dependencies` does not prove.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -35,7 +36,7 @@ class ChannelsL1:
         magnitude ruined every net it was tried on.
         """
         found: list[Action] = []
-        for group in channel_groups(model):
+        for group in channel_groups(model, joins=True):
             if len(group.producers) > 1:
                 continue
             widths = {_rounded(group.width, ratio, offer.profile.channel_block) for ratio in RATIOS}
@@ -48,7 +49,9 @@ class ChannelsL1:
 
     def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
         """Keep the `keep` channels with the largest norms."""
-        group = next((g for g in channel_groups(editor.model) if g.name == action.site), None)
+        group = next(
+            (g for g in channel_groups(editor.model, joins=True) if g.name == action.site), None
+        )
         if group is None:
             return Rejection(reason=why_none(editor.model, action.site))
         count = int(action.get("keep"))
@@ -76,10 +79,13 @@ def kept_channels(group: ChannelGroup, count: int) -> npt.NDArray[np.int64]:
 def remove_channels(editor: Editor, group: ChannelGroup, kept: npt.NDArray[np.int64]) -> None:
     """Cut everything that holds the group's channels down to the kept ones."""
     count = len(kept)
-    for cut in (*group.others, *group.consumers):
+    gone = np.setdiff1d(np.arange(group.width), kept)
+    for cut, offsets in _by_operand((*group.others, *group.consumers)):
         array = array_of(cut.node.inputs[cut.index])
         assert array is not None, "only constants are cut"
-        _replace(editor, cut, np.take(array, kept, axis=cut.axis), count)
+        places = np.concatenate([offset + gone for offset in offsets])
+        smaller = np.delete(array, places, axis=cut.axis)
+        _replace(editor, cut, smaller, smaller.shape[cut.axis])
     for cut in group.reshapes:
         target = np.array(array_of(cut.node.inputs[cut.index]))
         target[cut.axis] = count
@@ -90,12 +96,24 @@ def remove_channels(editor: Editor, group: ChannelGroup, kept: npt.NDArray[np.in
         if value.shape is not None and len(value.shape) > 1:
             dims = [count if axis == 1 else size for axis, size in enumerate(value.shape)]
             editor.set_shape(value, ir.Shape(dims))
+    for value in group.joined:
+        if value.shape is not None and isinstance(width := value.shape[1], int):
+            dims = [width - len(gone) if axis == 1 else d for axis, d in enumerate(value.shape)]
+            editor.set_shape(value, ir.Shape(dims))
 
 
-def _replace(editor: Editor, cut: Cut, array: npt.NDArray[Any], count: int) -> None:
+def _by_operand(cuts: Iterable[Cut]) -> Iterator[tuple[Cut, list[int]]]:
+    """Each constant operand once, with all the places where the channels begin in it."""
+    found: dict[tuple[ir.Node, int, int], tuple[Cut, list[int]]] = {}
+    for cut in cuts:
+        found.setdefault((cut.node, cut.index, cut.axis), (cut, []))[1].append(cut.offset)
+    yield from found.values()
+
+
+def _replace(editor: Editor, cut: Cut, array: npt.NDArray[Any], left: int) -> None:
     """Give one user its own constant: others may share the old one."""
     old = cut.node.inputs[cut.index]
-    name = f"{cut.node.outputs[0].name}__operand{cut.index}_axis{cut.axis}_keep{count}"
+    name = f"{cut.node.outputs[0].name}__operand{cut.index}_axis{cut.axis}_keep{left}"
     editor.set_input(cut.node, cut.index, editor.initializer(name, array))
     if old is not None and old.is_initializer() and not (old.uses() or old.is_graph_output()):
         editor.drop_initializer(old)
