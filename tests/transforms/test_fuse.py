@@ -1,5 +1,7 @@
 """The fused patterns, in every spelling."""
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx
 import pytest
@@ -14,13 +16,14 @@ QUICK = settings(max_examples=80, deadline=None, derandomize=True)
 NETS = [graphs.conv_bn, graphs.mobilenet_block, graphs.hardswish_spelled, graphs.if_model]
 SHAPES = st.sampled_from([(), (1,)])
 FLAGS = st.booleans()
+HALF = 2e-3
+"""Of the largest output: float16 sums in another order."""
 
 
-@pytest.mark.parametrize("name", ["gelu", "hardswish", "hardsigmoid"])
+@pytest.mark.parametrize("name", ["gelu", "hardswish", "hardsigmoid", "sigmoid"])
 @pytest.mark.parametrize("net", NETS, ids=lambda net: net.__name__)
-def test_exam(name: str, net: object) -> None:
+def test_exam(name: str, net: Callable[[], onnx.ModelProto]) -> None:
     """Every pattern passes the exam of its shelf on every tiny net."""
-    assert callable(net)
     examine_exact(name, net())
 
 
@@ -182,10 +185,6 @@ def test_gelu_in_every_spelling(approximate: bool, form: str, swapped: bool) -> 
     assert node.attributes["approximate"].as_string() == ("tanh" if approximate else "none")
 
 
-HALF = 2e-3
-"""Of the largest output: float16 sums in another order."""
-
-
 def test_constants_of_half_precision() -> None:
     """Literals rounded to float16 still say which function it is."""
     for form in ("hardswish", "gelu", "hardsigmoid"):
@@ -218,3 +217,36 @@ def test_other_constants_in_half_precision() -> None:
     b.node("Mul", ["x", b.node("Mul", ["clip", "near"], "gate")], "y")
     model = b.model([("x", "float16", ("N", 8))], [("y", "float16", ("N", 8))])
     assert not examine_exact("hardswish", model)
+
+
+@given(st.data())
+@QUICK
+def test_sigmoid_in_every_spelling(data: st.DataObject) -> None:
+    """Any sign, order and division, in single and half precision: one Sigmoid is left of it."""
+    half = data.draw(FLAGS)
+    dtype: type[np.floating] = np.float16 if half else np.float32
+    b = Builder()
+
+    def number(name: str, value: float) -> str:
+        return b.constant(name, np.full(data.draw(SHAPES), value, dtype))
+
+    def either(operator: str, inputs: list[str], output: str) -> str:
+        return b.node(operator, inputs[::-1] if data.draw(FLAGS) else inputs, output)
+
+    if data.draw(FLAGS):
+        b.node("Neg", ["x"], "minus")
+    else:
+        either("Mul", ["x", number("-1", -1)], "minus")
+    total = either("Add", [b.node("Exp", ["minus"], "e"), number("1", 1)], "total")
+    kind = data.draw(st.sampled_from(["alone", "reciprocal", "silu", "gate"]))
+    if kind == "reciprocal":
+        b.node("Reciprocal", [total], "y")
+    else:
+        above = {"alone": "numerator", "silu": "x", "gate": "z"}[kind]
+        b.node("Div", [number("numerator", 1) if kind == "alone" else above, total], "y")
+    name = "float16" if half else "float32"
+    inputs = [("x", name, ("N", 8)), *([("z", name, ("N", 8))] if kind == "gate" else [])]
+    model = b.model(inputs, [("y", name, ("N", 8))])
+    (applied,) = examine_exact("sigmoid", model, relative=HALF if half else 2e-5)
+    found = [node.op_type for node in applied.graph.graph]
+    assert found == ["Sigmoid", "Mul"] if kind in {"silu", "gate"} else found == ["Sigmoid"]

@@ -1,5 +1,6 @@
 """Rules that keep a model in the runtime's blocked layout, and the choice that offers them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,14 @@ from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
 from tests.transforms.small_nets import EVERY_KIND
 
-RULES = ["fold_add", "pad_channels", "se_resize", "share_dimensions", "softmax_last_axis"]
+RULES = [
+    "conv1x1_last_axis",
+    "fold_add",
+    "pad_channels",
+    "se_resize",
+    "share_dimensions",
+    "softmax_last_axis",
+]
 QUICK = settings(max_examples=40, deadline=None, derandomize=True)
 
 
@@ -46,9 +54,8 @@ def gated(width: int = 6, squeezed: int = 3, size: int = 5) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize("net", EVERY_KIND, ids=lambda net: net.__name__)
-def test_exam(name: str, net: object) -> None:
+def test_exam(name: str, net: Callable[[], onnx.ModelProto]) -> None:
     """Every layout rule passes the exam of its shelf on every tiny net."""
-    assert callable(net)
     examine_exact(name, net())
 
 
@@ -226,3 +233,31 @@ def test_sizes_with_one_name_are_equal(
             elif dimension.value is not None:
                 assert known.setdefault(dimension.value, real) == real
     assert found["a"] == found["b"] == found["sum"]
+
+
+def test_expectation_over_bins_leaves_no_convolution(tmp_path: Path) -> None:
+    """A detector's box distribution: Softmax on the last axis, then a product, one move behind."""
+    b = Builder()
+    for name, shape in (("split", [0, 4, 16, 9]), ("joined", [0, 4, 9])):
+        b.constant(name, np.array(shape, np.int64))
+    b.constant("bins", np.arange(16, dtype=np.float32).reshape(1, 16, 1, 1))
+    b.node("Reshape", ["x", "split"], "sides")
+    b.node("Transpose", ["sides"], "laid", perm=[0, 2, 1, 3])
+    b.node("Softmax", ["laid"], "share", axis=1)
+    b.node("Conv", ["share", "bins"], "mean")
+    b.node("Reshape", ["mean", "joined"], "y")
+    model = b.model([("x", "float32", ("N", 64, 9))], [("y", "float32", ("N", 4, 9))])
+    workshop = Workshop(
+        read_model(graphs.write(model, tmp_path)),
+        evidence=NoEvidence(),
+        opset_ceiling=17,
+        feed=graphs.random_feeds(model)[0],
+    )
+    space = GraphSpace(workshop, offer())
+    recipe = space.decode([1] * len(space.choices))
+    assert {"softmax_last_axis", "conv1x1_last_axis"} <= {a.transform for a in recipe.actions}
+    built = workshop.build(recipe)
+    workshop.verify(built)
+    kinds = [node.op_type for node in built.graph.graph]
+    assert "Conv" not in kinds
+    assert "MatMul" in kinds

@@ -13,7 +13,8 @@ TOLERANCE = 1e-6
 """How far a literal (1/6 in seven digits) may be from what it stands for."""
 _HALF_TOLERANCE = 2.0**-10
 """The same in float16, relative: two literals of eleven binary digits in one product."""
-_TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
+TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
+"""Precisions that activations have kernels for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ def spelled(
     root: ir.Node, operator: str, source: ir.Value, **attributes: float | str
 ) -> Spelled | Rejection:
     """What was found, where the runtime has a kernel for its precision."""
-    if source.dtype not in _TYPES:
+    if source.dtype not in TYPES:
         return refuse(f"no kernel for {source.dtype}", root)
     return Spelled(root, operator, source, attributes)
 
