@@ -61,7 +61,8 @@ def write_average(editor: Editor, node: ir.Node, action: Action) -> ir.Node:
     made, source = node.outputs[0], node.inputs[0]
     assert source is not None, "the pair was set as its input"
     assert source.shape is not None, "averages_planes asks for it"
-    channels, kernel = int(source.shape.numpy()[1]), integers(node, "kernel_shape")
+    channels, kernel = source.shape[1], integers(node, "kernel_shape")
+    assert isinstance(channels, int), "averages_planes asks for it"
     name, dtype = name_of(made), str(action.get("weight"))
     ones = editor.initializer(f"{name}__ones", np.ones((channels, 1, *kernel), dtype))
     part = np.asarray(1.0 / np.prod(kernel), np.float32)
