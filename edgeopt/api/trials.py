@@ -155,6 +155,7 @@ class Bench:
         """
         start = time.monotonic()
         file, built = prepared.file, prepared.built
+        nothing = Failure(stage="build", reason="")
         trial = Trial(
             number=0,
             candidate=prepared.candidate,
@@ -162,14 +163,16 @@ class Bench:
             protocol=protocol.name,
             strategy=strategy,
             label=label,
-            outcome=Failure(stage="build", reason=""),
+            outcome=nothing,
             model_digest="" if file is None else file.digest,
             host_s=prepared.host_s,
         )
         if isinstance(outcome, Failure) or built is None or file is None:
-            failed = outcome if isinstance(outcome, Failure) else trial.outcome
-            return replace(trial, outcome=failed)
-        trial = replace(trial, device_s=outcome.device_s)
+            failed = outcome if isinstance(outcome, Failure) else nothing
+            return replace(
+                trial, outcome=failed, device_s=failed.device_s, overhead=failed.overhead
+            )
+        trial = replace(trial, device_s=outcome.device_s, overhead=outcome.overhead)
         found = self._measurement(outcome, built, prepared.candidate.runtime)
         if self.skip_slow and not complete and _much_slower(outcome):
             absent = {**found.absent, self._accuracy_name: NOT_SCORED}

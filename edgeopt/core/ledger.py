@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from edgeopt.core.measurement import Failure
+from edgeopt.core.measurement import Failure, Overhead
 from edgeopt.core.trial import Trial
 
 
@@ -17,6 +17,7 @@ class Account:
     failures: int
     device_s: float
     host_s: float
+    overhead: Overhead = field(default=Overhead())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +33,14 @@ class Ledger:
         failures: Counter[str] = Counter()
         device: dict[str, float] = {}
         host: dict[str, float] = {}
+        overhead: dict[str, Overhead] = {}
         for trial in trials:
             name = trial.strategy
             counts[name] += 1
             failures[name] += isinstance(trial.outcome, Failure)
             device[name] = device.get(name, 0.0) + trial.device_s
             host[name] = host.get(name, 0.0) + trial.host_s
+            overhead[name] = overhead.get(name, Overhead()) + trial.overhead
         return Ledger(
             accounts=tuple(
                 Account(
@@ -46,6 +49,7 @@ class Ledger:
                     failures=failures[name],
                     device_s=device[name],
                     host_s=host[name],
+                    overhead=overhead[name],
                 )
                 for name in sorted(counts)
             )

@@ -69,6 +69,28 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead:
+    """What of a device's seconds was no measuring.
+
+    Args:
+        builds: Engines that a provider built.
+        build_s: Seconds of those builds.
+        upload_s: Seconds of bringing files there.
+    """
+
+    builds: int = 0
+    build_s: float = 0.0
+    upload_s: float = 0.0
+
+    def __add__(self, other: "Overhead") -> "Overhead":
+        return Overhead(
+            builds=self.builds + other.builds,
+            build_s=self.build_s + other.build_s,
+            upload_s=self.upload_s + other.upload_s,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
     """A candidate that cannot be used: a result like any other, told to the strategies.
 
@@ -76,7 +98,11 @@ class Failure:
         stage: `build`, `verify`, `load`, `run`, `accuracy`, or `shift` (a shift probe lost too
             much).
         reason: One sentence a person understands.
+        device_s: Seconds that a device spent until then; no part of what failed.
+        overhead: What of them was no measuring.
     """
 
     stage: str
     reason: str
+    device_s: float = field(default=0.0, compare=False)
+    overhead: Overhead = field(default=Overhead(), compare=False)

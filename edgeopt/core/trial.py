@@ -1,9 +1,9 @@
 """`Trial`: one candidate on one device under one protocol."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from edgeopt.core.candidate import Candidate
-from edgeopt.core.measurement import Failure, Measurement, Value
+from edgeopt.core.measurement import Failure, Measurement, Overhead, Value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,8 @@ class Trial:
         label: What a person would call it (`static:ort_static_int8`); empty for search results.
         outcome: Measurement or Failure.
         model_digest: Digest of the built file; empty where the build failed.
-        device_s: Device seconds spent.
+        device_s: Device seconds spent, builds of engines and uploads among them.
+        overhead: What of them that was.
         host_s: Host seconds spent (build, accuracy).
     """
 
@@ -32,6 +33,7 @@ class Trial:
     label: str = ""
     model_digest: str = ""
     device_s: float = 0.0
+    overhead: Overhead = field(default=Overhead())
     host_s: float = 0.0
 
     @property

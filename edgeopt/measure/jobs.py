@@ -4,10 +4,11 @@ import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 from edgeopt.core.candidate import RuntimeSettings
-from edgeopt.core.measurement import Failure
+from edgeopt.core.measurement import Failure, Overhead
 from edgeopt.core.protocols import Target
 from edgeopt.errors import DeviceError, EdgeOptError, ModelError
 
@@ -43,13 +44,29 @@ class Device:
         target: An open device.
         quiet: Held while the device works.
         deadline_s: Of a job that says none.
-        spent_s: Seconds that the device was busy so far.
+        spent_s: Seconds that the device was busy so far, uploads included.
+        overhead: What of them was no measuring.
     """
 
     target: Target
     quiet: AbstractContextManager[Any]
     deadline_s: float
     spent_s: float = field(default=0.0)
+    overhead: Overhead = field(default=Overhead())
+
+    def put(self, path: Path) -> str:
+        """Bring a file to the device; its place there.
+
+        Raises:
+            DeviceError: It does not get there.
+        """
+        start = time.monotonic()
+        try:
+            return self.target.put(path)
+        finally:
+            took_s = time.monotonic() - start
+            self.spent_s += took_s
+            self.overhead += Overhead(upload_s=took_s)
 
     def ask(self, verb: str, *, deadline_s: float | None = None, **arguments: Any) -> Any:
         """One job while the host is quiet; its reply.
@@ -67,8 +84,21 @@ class Device:
             finally:
                 self.spent_s += time.monotonic() - start
         if reply["ok"]:
+            self.overhead += _builds(reply)
             return reply
         raise _refusal(reply["error"], self.target.name, verb)
+
+
+def _builds(reply: Mapping[str, Any]) -> Overhead:
+    """The engines that a job built: of its one model, or of both."""
+    parts: list[Any] = [reply, reply.get("candidate"), reply.get("baseline")]
+    seconds = [
+        float(each)
+        for part in parts
+        if isinstance(part, Mapping)
+        for each in cast("Mapping[str, Any]", part).get("build_s") or ()
+    ]
+    return Overhead(builds=len(seconds), build_s=sum(seconds))
 
 
 def settings_of(settings: RuntimeSettings) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from edgeopt.core.candidate import RuntimeSettings
-from edgeopt.core.measurement import Failure, Value, Verdict
+from edgeopt.core.measurement import Failure, Overhead, Value, Verdict
 from edgeopt.core.protocols import Target
 from edgeopt.errors import MeterError
 from edgeopt.measure.circumstances import BUSY
@@ -41,7 +41,8 @@ class Outcome:
         environment: Facts of the device during it.
         profile: The agent's `profile` reply: `nodes` in the order of execution; None where it
             could not be profiled.
-        device_s: Seconds that the device was busy with it.
+        device_s: Seconds that the device was busy with it, builds and uploads included.
+        overhead: What of them that was.
     """
 
     values: Mapping[str, Value]
@@ -50,6 +51,7 @@ class Outcome:
     environment: Mapping[str, str]
     profile: Mapping[str, Any] | None
     device_s: float
+    overhead: Overhead = field(default=Overhead())
 
 
 def measure(
@@ -96,14 +98,15 @@ def measure(
         DeviceError: The device or its agent fails, or lacks the provider.
         ModelError: The baseline cannot be run.
     """
+    device = Device(
+        target=target,
+        quiet=nullcontext() if quiet is None else quiet,
+        deadline_s=protocol.deadline_s,
+    )
     run = _Run(
-        device=Device(
-            target=target,
-            quiet=nullcontext() if quiet is None else quiet,
-            deadline_s=protocol.deadline_s,
-        ),
-        places={"candidate": target.put(candidate), "baseline": target.put(baseline)},
-        feeds=target.put(feeds),
+        device=device,
+        places={"candidate": device.put(candidate), "baseline": device.put(baseline)},
+        feeds=device.put(feeds),
         settings={"candidate": settings, "baseline": baseline_settings},
         protocol=protocol,
     )
@@ -116,7 +119,7 @@ def measure(
             baseline_bytes=None if same_file else baseline.stat().st_size,
         )
     except CandidateError as error:
-        return error.failure
+        return replace(error.failure, device_s=device.spent_s, overhead=device.overhead)
     values, absent = evaluate(
         raw,
         baseline_s=baseline_latency_s,
@@ -144,7 +147,8 @@ def measure(
             **spent.environment,
         },
         profile=raw.profile,
-        device_s=run.device.spent_s,
+        device_s=device.spent_s,
+        overhead=device.overhead,
     )
 
 

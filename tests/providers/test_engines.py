@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.measurement import Failure, Overhead
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.measure.plan import FINAL, NORMAL
 from edgeopt.measure.runner import Outcome, measure
@@ -119,7 +120,8 @@ def test_finalists_are_measured_on_rebuilt_engines(cache: Path) -> None:
     short = {"pairs": 1, "min_seconds": 0.01, "floor_s": 0.01, "repeats": 0, "cool_s": 0.0}
     settings = RuntimeSettings(provider="TensorrtExecutionProvider")
     environment = {"PYTHONPATH": str(FAKE), "EDGEOPT_CACHE": str(cache)}
-    notes = []
+    notes: list[str | None] = []
+    spent: list[Overhead] = []
     with LocalTarget(folder=cache, python=sys.executable, environment=environment) as target:
         for protocol in (FINAL, NORMAL):
             found = measure(
@@ -133,7 +135,35 @@ def test_finalists_are_measured_on_rebuilt_engines(cache: Path) -> None:
             )
             assert isinstance(found, Outcome)
             notes.append(found.values["build"].note if "build" in found.values else None)
+            spent.append(found.overhead)
+            assert found.device_s > found.overhead.build_s + found.overhead.upload_s
     assert notes == ["median of 4 fresh processes", None]
+    # Both sides of each round, and the kept one of both, which have the same file here.
+    assert [each.builds for each in spent] == [7, 0]
+    assert spent[0].build_s >= 7 * 0.05
+
+
+def test_a_failure_has_cost_its_seconds(cache: Path) -> None:
+    """What was built and sent before a candidate failed stands in the ledger, too."""
+    bad, good, feeds = cache / "bad.onnx", cache / "good.onnx", cache / "feeds-bad.npz"
+    bad.write_text("refuse it")
+    good.write_text("good")
+    write_feeds([{"x": np.full((1, 2), i, dtype=np.float32)} for i in range(5)], feeds)
+    settings = RuntimeSettings(provider="TensorrtExecutionProvider")
+    environment = {"PYTHONPATH": str(FAKE), "EDGEOPT_CACHE": str(cache)}
+    with LocalTarget(folder=cache, python=sys.executable, environment=environment) as target:
+        found = measure(
+            target,
+            baseline=good,
+            candidate=bad,
+            feeds=feeds,
+            settings=settings,
+            baseline_settings=settings,
+            protocol=NORMAL,
+        )
+    assert isinstance(found, Failure)
+    assert found.device_s > 0
+    assert found == Failure(stage=found.stage, reason=found.reason), "its cost is no part of it"
 
 
 def test_the_key_is_all_that_an_engine_depends_on(ask: Ask) -> None:

@@ -17,10 +17,12 @@ from report_factory import (
     study,
     three_devices,
     trial,
+    trials,
 )
 
-from edgeopt.core.measurement import Failure
+from edgeopt.core.measurement import Failure, Overhead
 from edgeopt.core.objective import Objective
+from edgeopt.report.costs import ledger
 from edgeopt.report.document import document
 from edgeopt.report.markdown import markdown
 from edgeopt.report.page import page
@@ -217,3 +219,13 @@ def test_the_csv_tells_devices_apart(found: dict[str, Any]) -> None:
     rows = table(found).splitlines()
     assert len(rows) == 1 + len(three_devices())
     assert sum(row.startswith("jetson,") for row in rows) == 5
+
+
+def test_builds_and_uploads_are_part_of_the_price() -> None:
+    """Seconds on devices that measured nothing are named; where there are none, nothing is."""
+    mine = trials()[0]
+    overhead = Overhead(builds=2, build_s=90.0, upload_s=5.0)
+    told = ledger([replace(mine, overhead=overhead), replace(mine, overhead=overhead)], ["local"])
+    assert told["overhead"] == {"builds": 4, "build_s": 180.0, "upload_s": 10.0}
+    assert told["text"].endswith("on devices (of it 4 engine builds 3 min, uploads 10 s)")
+    assert "(of it" not in ledger([mine], ["local"])["text"]
