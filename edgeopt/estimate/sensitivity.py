@@ -24,8 +24,8 @@ from edgeopt.core import digest as digests
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
 from edgeopt.estimate.partial import behind
-from edgeopt.graph.runtime import RuntimeFailure, Session, observe
-from edgeopt.graph.write import to_bytes
+from edgeopt.graph.runtime import RuntimeFailure, Session, observe, session_of
+from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, weight_bytes
 
 Array = npt.NDArray[Any]
 Values = Mapping[str, Array]
@@ -97,9 +97,11 @@ class Sensitivity:
 
     def _measure(self, graph: ir.Model) -> float:
         known = self._activations()
-        part = behind(self._base, graph, known[0]) if known and known[0] else None
+        part = None
+        if known and known[0] and weight_bytes(self._base) <= EXTERNAL_ABOVE_BYTES:
+            part = behind(self._base, graph, known[0])
         if part is None:
-            session = Session(to_bytes(graph))
+            session = session_of(graph)
             made = [session.run(feed) for feed in self._feeds]
             return damage_of(self._outputs(), made)
         if not part.outputs:
@@ -132,7 +134,7 @@ class Sensitivity:
 
     def _outputs(self) -> tuple[Values, ...]:
         if self._whole is None:
-            session = Session(to_bytes(self._base))
+            session = session_of(self._base)
             self._whole = tuple(session.run(feed) for feed in self._feeds)
         return self._whole
 

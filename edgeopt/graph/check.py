@@ -6,9 +6,8 @@ from onnx import checker, shape_inference
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.errors import ModelError
-from edgeopt.graph.runtime import RuntimeFailure, Session
+from edgeopt.graph.runtime import RuntimeFailure, session_of
 from edgeopt.graph.shapes import skeleton
-from edgeopt.graph.write import to_bytes
 
 
 def check(graph: ir.Model) -> None:
@@ -24,7 +23,7 @@ def check(graph: ir.Model) -> None:
     if not objection:
         return
     try:
-        Session(to_bytes(graph), RuntimeSettings(optimization="off"))
+        session_of(graph, RuntimeSettings(optimization="off"))
     except RuntimeFailure as error:
         raise ModelError(
             f"the graph is not valid: {objection}", hint=f"and the runtime says: {error.what}"

@@ -159,6 +159,26 @@ def light_proto(
     return ir.to_proto(copy), weights
 
 
+def session_of(
+    graph: ir.Model,
+    settings: RuntimeSettings = RuntimeSettings(),  # noqa: B008
+    *,
+    limit_bytes: int = EXTERNAL_ABOVE_BYTES,
+) -> Session:
+    """A session of a graph of any size.
+
+    Args:
+        graph: Unchanged.
+        settings: Provider, threads and optimization level.
+        limit_bytes: See `light_proto`.
+
+    Raises:
+        RuntimeFailure: The runtime does not take the graph.
+    """
+    model, weights = light_proto(graph, limit_bytes)
+    return Session(serialized(model), settings, weights=weights)
+
+
 def reason(error: Exception) -> str:
     """The first line of a runtime error, without its prefixes and source paths."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

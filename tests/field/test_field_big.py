@@ -16,7 +16,7 @@ from edgeopt.errors import ModelError
 from edgeopt.graph.check import check
 from edgeopt.graph.cost import static_cost
 from edgeopt.graph.read import open_graph, read_model
-from edgeopt.graph.runtime import Session, light_proto, observe
+from edgeopt.graph.runtime import Session, light_proto, observe, session_of
 from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, to_bytes, weight_bytes, write_model
 from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing import graphs
@@ -82,6 +82,8 @@ def test_calibration_beyond_the_limit() -> None:
         apart = observe(graph, names, feeds, settings=settings, limit_bytes=4096)
         for one, other in zip(whole, apart, strict=True):
             assert all(np.array_equal(one[name], other[name]) for name in names)
+        made, light = (session_of(graph, settings, limit_bytes=limit) for limit in (10**9, 4096))
+        assert np.array_equal(made.run(feeds[0])["y"], light.run(feeds[0])["y"])
 
 
 def test_weights_stay_out_of_the_message() -> None:
