@@ -12,6 +12,9 @@ _TOGETHER = {
     "small_int8": ("size_int8", "dynamic_int8", "static_int8"),
 }
 """Standard candidates by name: every choice at its first alternative of the first of these."""
+HALF = "float16"
+WITH_HALF = frozenset({"exact", "int8_everything"})
+"""Standard candidates that are also tried with everything that they leave float in float16."""
 
 
 def first_guesses(

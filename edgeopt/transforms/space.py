@@ -31,10 +31,11 @@ from edgeopt.transforms.choices import (
     label,
     needed,
     on_off,
+    scheme_of,
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.groups import releasable_stem
-from edgeopt.transforms.guesses import first_guesses
+from edgeopt.transforms.guesses import HALF, WITH_HALF, first_guesses
 from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
@@ -300,12 +301,22 @@ class GraphSpace:
         stem = releasable_stem(self._fixpoint.graph)
         named = first_guesses(self.choices, self._macros, stem)
         found = [(name, self.decode(codes)) for name, codes in named.items()]
+        found += self._typed(found)
         if not any(choice.family == "quantize" for choice in self.choices):
             return found
         groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
         alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
         recipe = self.workshop.recipe(alone)
         return [*found, ("quantize", self._build(recipe, lenient=True).recipe)]
+
+    def _typed(self, found: Sequence[tuple[str, Recipe]]) -> list[tuple[str, Recipe]]:
+        """Of ours those with what stays float in half precision, where that is offered."""
+        whole = self._listed("quantize", self._fixpoint.graph, whole_model=True)
+        half = [action for action in whole if scheme_of(action) == HALF]
+        bases = [(name, recipe) for name, recipe in found if half and name in WITH_HALF]
+        typed = [self.workshop.recipe([*recipe.actions, *half]) for _, recipe in bases]
+        made = [self._build(recipe, lenient=True).recipe for recipe in typed]
+        return [(f"{name}+{HALF}", one) for (name, _), one in zip(bases, made, strict=True)]
 
     def _listed(
         self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False

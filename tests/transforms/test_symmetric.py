@@ -106,20 +106,45 @@ def test_profile_chooses_the_form() -> None:
     assert forms(Offer(profile=load_profile("x86-vnni"))) == {"static_qdq"}
 
 
-def test_search_reaches_it(tmp_path: Path) -> None:
-    """Everything in int8 is a standard candidate on TensorRT, beside float16."""
-    model = graphs.residual()
+def space_of(model: onnx.ModelProto, folder: Path, opset: int) -> GraphSpace:
+    """The space of a model on TensorRT."""
     workshop = Workshop(
-        read_model(graphs.write(model, tmp_path)),
-        evidence=evidence_of(model, ArtifactStore(tmp_path)),
-        opset_ceiling=17,
+        read_model(graphs.write(model, folder)),
+        evidence=evidence_of(model, ArtifactStore(folder)),
+        opset_ceiling=opset,
         feed=random_feeds(model)[0],
         data_digest="sha256:data",
     )
-    named = dict(GraphSpace(workshop, TENSORRT).standard())
-    recipe = named["int8_everything"].recipe
-    assert "symmetric_qdq" in {action.transform for action in recipe.actions}
-    assert "float16" in named
+    return GraphSpace(workshop, TENSORRT)
+
+
+@pytest.mark.parametrize("opset", [17, 19, 21])
+def test_search_reaches_it(opset: int, tmp_path: Path) -> None:
+    """Everything in int8 is a standard candidate, and so is that with the rest in float16.
+
+    From opset 19 on scales are float16 and nothing stands between a DequantizeLinear and its
+    layer; below they cannot be, and casts do.
+    """
+    model = graphs.residual()
+    space = space_of(model, tmp_path, opset)
+    named = dict(space.standard())
+    kinds = {"int8_everything": {"symmetric_qdq"}, "float16": {"float16"}}
+    kinds["int8_everything+float16"] = {"symmetric_qdq", "float16"}
+    for name, wanted in kinds.items():
+        assert wanted <= {action.transform for action in named[name].recipe.actions}
+    made = space.workshop.build(named["int8_everything+float16"].recipe).graph
+    check(made)
+    layers = [node for node in made.graph if node.op_type == "Conv"]
+    assert {node.outputs[0].dtype for node in layers} == {ir.DataType.FLOAT16}
+    # The stem, which reads few channels, is left out of the integers.
+    behind = [node for node in layers if node.outputs[0].name != "stem"]
+    makers = [value.producer() for node in behind for value in node.inputs[:2] if value]
+    before = {"" if one is None else one.op_type for one in makers}
+    assert before == ({"DequantizeLinear"} if opset >= 19 else {"Cast"})
+    feeds = random_feeds(model, 4, seed=2)
+    assert sqnr_db(model.SerializeToString(), to_bytes(made), feeds) > 20
+    for level in ("off", "basic", "extended", "all"):
+        Session(to_bytes(made), RuntimeSettings(optimization=level)).run(feeds[0])
 
 
 def test_models_with_quantizers_are_left(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import onnx
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of, new_node
-from edgeopt.transforms.emulate.half import LARGEST, OutOfHalf
+from edgeopt.transforms.emulate.half import LARGEST, SMALLEST_NORMAL, OutOfHalf
 from edgeopt.transforms.groups import QUANTIZERS, is_constant, name_of
 from edgeopt.transforms.quantize._norms import spelled_norms
 
@@ -32,6 +32,8 @@ _BOUNDED = frozenset({"Clip", "Min", "Max", "Where"})
 """Their constants are bounds and fillings: at the end of the range they mean the same."""
 _DIVIDING = frozenset({"Sqrt", "Div", "Reciprocal", "Log", "Pow"})
 """Behind an epsilon that float16 rounds to zero, these find a zero."""
+_TYPED_SCALES = 19
+"""From this operator set on a scale may be float16, and with it what is dequantized."""
 _SINGLE, _HALF = ir.DataType.FLOAT, ir.DataType.FLOAT16
 
 
@@ -53,11 +55,21 @@ def kept_single(model: ir.Model, found: Sequence[OutOfHalf]) -> list[str]:
         behind = node.op_type in _DIVIDING and not small.isdisjoint(given)
         if behind or not tiny.isdisjoint(given):
             small |= set(made)
-        elif whole.isdisjoint([*read, *made]) and alone.isdisjoint(made):
+        elif (
+            whole.isdisjoint([*read, *made])
+            and alone.isdisjoint(made)
+            and not (node.op_type in QUANTIZERS and _has_fine_scale(node))
+        ):
             continue
         kept[name_of(node.outputs[0])] = None
     _keep_norms(model, kept)
     return list(kept)
+
+
+def _has_fine_scale(node: ir.Node) -> bool:
+    """Whether float16 has too few digits for a scale, or for that of one of its channels."""
+    scale = array_of(node.inputs[1]) if len(node.inputs) > 1 else None
+    return scale is None or bool((np.abs(scale) < SMALLEST_NORMAL).any())
 
 
 def _keep_norms(model: ir.Model, kept: dict[str, None]) -> None:
@@ -151,7 +163,8 @@ def _may(node: ir.Node, opset: int) -> bool:
         source = node.inputs[0]
         to = node.attributes.get_int("to", 0)
         return source is not None and source.dtype is not _SINGLE and to == _SINGLE.value
-    if node.op_type in _NEVER or any(
+    typed = node.op_type in ("QuantizeLinear", "DequantizeLinear") and opset >= _TYPED_SCALES
+    if (node.op_type in _NEVER and not typed) or any(
         attribute.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
         for attribute in node.attributes.values()
     ):

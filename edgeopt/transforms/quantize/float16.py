@@ -7,6 +7,10 @@ or makes what float16 cannot hold, four times as much as was seen included; wher
 much on its way; where an epsilon would become zero; and where the action names it (`keep`, names
 of values separated by commas).
 
+Behind integer actions it makes the rest half: from opset 19 on scales are float16 too, and nothing
+stands between a DequantizeLinear and its layer; below, casts do. Scales that half precision has too
+few digits for stay.
+
 Offered only where the profile says that half precision is faster. On x86 it is not: the runtime
 has no kernels and casts everything back (0.95 to 0.98 times the speed of float32).
 """
