@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 RECURRENT = frozenset({"GRU", "RNN"})
 Nodes = Sequence[Mapping[str, Any]]
+_IN_A_BODY = "it lies in a body of an If or a loop, where no value can be observed to calibrate"
 
 
 def stayed_float(
@@ -46,7 +47,9 @@ def stayed_float(
                     "runtime has no kernel for its types, or something else reads its codes"
                 )
         elif not _is_integer(made):
-            yield f"{_called(node)} stayed float because {_reason(node, dequantized)}"
+            inside = node.graph is not graph.graph
+            reason = _IN_A_BODY if inside else _reason(node, dequantized)
+            yield f"{_called(node)} stayed float because {reason}"
 
 
 def traps(

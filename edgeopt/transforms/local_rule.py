@@ -3,8 +3,8 @@
 A rewrite or fuse plug-in says only what is its own: which operators can be the root, whether
 (and why not) the neighbourhood of a root fits, and what to put there. Listing sites and finding
 them again by name is the same for all and lies here. The site of a rule is the name of its
-root's first output. Roots are nodes of the main graph: bodies of If, Loop and Scan are left alone
-(what they capture keeps its value).
+root's first output. Roots are nodes of `model.graph`; bodies of If, Loop and Scan are asked about
+as models of their own (`transforms.bodies`), and what they capture keeps its value.
 """
 
 from collections.abc import Callable
@@ -59,7 +59,7 @@ class LocalRule(Generic[Match]):
             return Rejection(reason=f"{self.name} writes operators of opset {self.opset}")
         node = producer_of(editor.model, action.site)
         if node is None:
-            return Rejection(reason=f"no node of the main graph computes {action.site!r}")
+            return Rejection(reason=f"no node computes {action.site!r}")
         found = self._found(node)
         if isinstance(found, Rejection):
             return found
@@ -84,7 +84,7 @@ def opset_of(model: ir.Model) -> int:
 
 
 def producer_of(model: ir.Model, site: str) -> ir.Node | None:
-    """The node of the main graph whose output has that name."""
+    """The node of `model.graph` whose output has that name."""
     for node in model.graph:
         for output in node.outputs:
             if output.name == site:

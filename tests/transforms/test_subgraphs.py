@@ -12,21 +12,24 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from edgeopt import plugins
+from edgeopt.api import zoo
 from edgeopt.core.action import Action
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
+from edgeopt.data.read import read_data
 from edgeopt.graph.bodies import maker, out_of_sight, parents
 from edgeopt.graph.check import check
 from edgeopt.graph.editor import Editor
+from edgeopt.graph.lowered import lowered
 from edgeopt.graph.normalize import normalize
 from edgeopt.graph.read import read_model
-from edgeopt.graph.runtime import Session
-from edgeopt.graph.write import to_bytes
+from edgeopt.graph.runtime import Session, profile_nodes
+from edgeopt.graph.write import to_bytes, write_model
 from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing.graphs import Builder, as_graph, random_feeds, write
 from edgeopt.testing.quantize_exam import evidence_of, lowered_counts
 from edgeopt.testing.transform_exam import NoEvidence, offer
-from edgeopt.transforms.base import EXACT, STAGES, Rejection
+from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection
 from edgeopt.transforms.bodies import enters, sites_of
 from edgeopt.transforms.replay import Built, Workshop, attempt
 from edgeopt.transforms.space import GraphSpace
@@ -289,3 +292,53 @@ def _do_all(editor: Editor, family: str) -> None:
             mark = editor.mark()
             if isinstance(attempt(editor, action, NoEvidence()), Rejection):
                 editor.undo(mark)
+
+
+def test_what_stays_float_in_a_body_says_why(tmp_path: Path) -> None:
+    """One branch in integers: the other's product is named, with the reason."""
+    space = _space(tmp_path, chosen())
+    action = next(c for c in space.choices if c.name == "quantize:else_mm").alternatives[1]
+    graph = space.workshop.build(space.workshop.recipe(action)).graph
+    path = tmp_path / "built.onnx"
+    write_model(graph, path)
+    profile = profile_nodes(path, RuntimeSettings(), _feeds(1)[0], runs=1)
+    (said,) = lowered(profile, graph).stayed
+    assert said.startswith("MatMul 'then_mm' stayed float because it lies in a body")
+
+
+def _silero(offered: Offer) -> GraphSpace:
+    """silero-vad: five nodes, and a network a sampling rate inside two bodies."""
+    files = zoo.get("silero-vad")
+    model = read_model(files.model)
+    data = read_data(str(files.data), model).search
+    workshop = Workshop(model, evidence=NoEvidence(), opset_ceiling=21, feed=data.feeds[0])
+    return GraphSpace(workshop, offered)
+
+
+@pytest.mark.zoo
+def test_silero_as_it_is() -> None:
+    """Ten Ifs are settled, and the LSTM of either sampling rate can be quantized."""
+    space = _silero(offer())
+    graph = space.workshop.normalized
+    assert graph.opset_imports[""] == 21
+    assert _operators(graph).count("If") == 15
+    assert _operators(graph).count("LSTM") == 2
+    listed = [c for c in space.choices if c.family == "quantize"]
+    assert [c.labels for c in listed] == [("off", "dynamic_lstm")] * 2
+    _exact(space)
+    actions = [action for c in listed for action in c.alternatives[1]]
+    built = space.workshop.build(space.workshop.recipe(actions))
+    assert _operators(built.graph).count("DynamicQuantizeLSTM") == 2
+    check(built.graph)
+
+
+@pytest.mark.zoo
+def test_silero_at_one_sampling_rate() -> None:
+    """With the rate and the shapes frozen no If is left, and convolutions become sites."""
+    shapes = {"input": (1, 576), "state": (2, 1, 128)}
+    space = _silero(offer(values={"sr": 16000}, freeze=shapes))
+    built = _exact(space)
+    assert "If" not in _operators(built.graph)
+    assert [value.name for value in built.graph.graph.inputs] == ["input", "state", "sr"]
+    names = [c.labels[1] for c in space.choices if c.family == "quantize"]
+    assert names.count("static_qdq") == 6
