@@ -106,24 +106,25 @@ def _recording(
     fade = np.clip(np.minimum(np.arange(len(speech)), np.arange(len(speech))[::-1]) / 80, 0, 1)
     signal[start : start + len(speech)] = speech * fade
     truth[start : start + len(speech)] = label
-    noise = _noise(random, len(signal))
+    behind = noise(random, len(signal))
     decibels = random.uniform(4, 18)
-    noise *= np.sqrt(power / np.mean(noise**2) / 10 ** (decibels / 10))
-    mixed = (signal + noise) * random.uniform(0.3, 1.0)
+    behind *= np.sqrt(power / np.mean(behind**2) / 10 ** (decibels / 10))
+    mixed = (signal + behind) * random.uniform(0.3, 1.0)
     mixed /= max(1.0, float(np.abs(mixed).max()))
     return mixed.astype(np.float32), (truth.reshape(-1, FRAME).mean(1) > 0.5).astype(np.int64)
 
 
-def _noise(random: np.random.Generator, count: int) -> Signal:
+def noise(random: np.random.Generator, count: int) -> Signal:
+    """Pink, white, or hum with harmonics over white, of unit deviation or about."""
     kind = random.integers(3)
     frequency = np.fft.rfftfreq(count, 1 / RATE)
     spectrum = np.fft.rfft(random.normal(size=count))
     if kind == 0:
         spectrum /= np.sqrt(np.maximum(frequency, 20))
-    noise = np.fft.irfft(spectrum, count)
-    noise /= noise.std()
+    found = np.fft.irfft(spectrum, count)
+    found /= found.std()
     if kind == 2:
         time, base = np.arange(count) / RATE, random.uniform(80, 240)
         tones = [np.sin(2 * np.pi * base * n * time + random.uniform(0, 6)) / n for n in (1, 2, 3)]
-        noise = 0.5 * noise + np.sum(tones, axis=0)
-    return noise
+        found = 0.5 * found + np.sum(tones, axis=0)
+    return found

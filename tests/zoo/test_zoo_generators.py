@@ -1,5 +1,6 @@
 """Makers of the zoo's data on small counts, without anything fetched: same seed, same samples."""
 
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,8 @@ from edgeopt.api import zoo
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.data.accuracy.fidelity import fidelity
 from edgeopt.graph.runtime import Session
-from models.generators import ddddocr, light, random_weights
+from models.generators import ddddocr, light, oww_embedding, random_weights
+from models.metrics.nearest_centroid import NearestCentroid
 
 
 @pytest.fixture
@@ -146,3 +148,85 @@ def test_a_network_of_the_onnx_package_becomes_what_the_manifest_says(tmp_path: 
     assert all(0.5 < spread < 3 for spread in spreads)
     assert all(out.max() < 0.9 for out in outputs)
     assert fidelity(np.mean(outputs, axis=0), outputs[0]) < 0.98
+
+
+def graph_of(path: Path, nodes: list, x: tuple, y: tuple, held: list) -> Path:
+    """A float model of one input and one output: (name, shape) each."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "tiny", [value(x[0], 1, x[1])], [value(y[0], 1, y[1])], held)
+    opset = [helper.make_opsetid("", 13)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return path
+
+
+@pytest.fixture
+def spotting(tmp_path: Path) -> tuple[Path, dict[str, Path]]:
+    """A front end and a network of one or two nodes, and two recordings of noise in bursts."""
+    sizes = [
+        helper.make_tensor("rows", TensorProto.INT64, [4], [1, 1, 79, 160]),
+        *(helper.make_tensor(n, TensorProto.INT64, [1], [v]) for n, v in (("a", 0), ("b", 32))),
+        helper.make_tensor("axis", TensorProto.INT64, [1], [3]),
+    ]
+    front = [
+        helper.make_node("Reshape", ["input", "rows"], ["cut"]),
+        helper.make_node("Slice", ["cut", "a", "b", "axis"], ["output"]),
+    ]
+    assets = {
+        oww_embedding.MEL: graph_of(
+            tmp_path / "front.onnx", front, ("input", [1, 12640]), ("output", [1, 1, 79, 32]), sizes
+        )
+    }
+    mean = helper.make_node("ReduceMean", ["input_1"], ["e"], axes=[1, 3], keepdims=1)
+    network = graph_of(
+        tmp_path / "net.onnx", [mean], ("input_1", [1, 76, 32, 1]), ("e", [1, 1, 32, 1]), []
+    )
+    random = np.random.default_rng(0)
+    for name in ("one.wav", "two.wav"):
+        samples = (random.normal(size=5 * 16000) * 3000).astype("<i2")
+        assets[name] = tmp_path / name
+        with wave.open(str(assets[name]), "wb") as stream:
+            stream.setparams((1, 2, 16000, 0, "NONE", ""))
+            stream.writeframes(samples.tobytes())
+    return network, assets
+
+
+def test_excerpts_depend_on_the_seed_only(spotting: tuple[Path, dict[str, Path]]) -> None:
+    """Windows, labels and the classifier; another seed draws other noise."""
+    counts = {"excerpts": 3, "fitted": 12, "samples": 9}
+    first, again, other = (
+        oww_embedding.make(spotting[0], s, counts, spotting[1]) for s in (0, 0, 1)
+    )
+    for key in ("input_1", "label"):
+        assert np.array_equal(first[key], again[key])
+    assert first["metric_options"] == again["metric_options"]
+    assert not np.array_equal(first["input_1"], other["input_1"])
+
+
+def test_every_excerpt_occurs_equally_often(spotting: tuple[Path, dict[str, Path]]) -> None:
+    """Windows of the network's shape in steps of 1/128; weights and an offset an excerpt."""
+    made = oww_embedding.make(
+        spotting[0], 0, {"excerpts": 3, "fitted": 12, "samples": 9}, spotting[1]
+    )
+    assert made["input_1"].shape == (9, 76, 32, 1)
+    assert made["input_1"].dtype == np.float32
+    assert np.array_equal(made["input_1"] * 128, np.rint(made["input_1"] * 128))
+    assert np.bincount(made["label"][:, 0]).tolist() == [3, 3, 3]
+    assert np.shape(made["metric_options"]["centroids"]) == (3, 32)
+    assert np.shape(made["metric_options"]["offsets"]) == (3,)
+
+
+def test_the_discriminant_allows_for_a_common_direction_of_noise() -> None:
+    """Where the nearest mean is misled by a wide axis; the metric judges with its offsets."""
+    random = np.random.default_rng(0)
+    owners = np.arange(600) % 3
+    found = random.normal(size=(600, 4)) * [10, 10, 0.3, 0.3]
+    found[:, 2] += owners
+    weights, offsets = oww_embedding.discriminant(found, owners, 3)
+    metric = NearestCentroid(weights.tolist(), "e", offsets.tolist())
+    rows = [
+        metric.evidence({"e": x[None]}, np.array([owner, 1]), None)
+        for x, owner in zip(found, owners, strict=True)
+    ]
+    plain = np.stack([found[owners == index].mean(axis=0) for index in range(3)])
+    nearest = np.argmin(((found[:, None] - plain) ** 2).sum(-1), axis=1)
+    assert metric.value(np.concatenate(rows)) > 0.85 > (nearest == owners).mean() + 0.3
