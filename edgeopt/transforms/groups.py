@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of
-from edgeopt.transforms.local_rule import integer, integers, word
+from edgeopt.transforms.averages import averages_in_integers
+from edgeopt.transforms.local_rule import word
 
 WEIGHTED = frozenset({"Conv", "Gemm", "MatMul"})
 FUSED = frozenset({"Relu", "Clip"})
@@ -38,7 +39,6 @@ _REPLACED = "__replaced"
 _MATRIX = "__matrix"
 """Of a product's rows, which are those of the value in another shape."""
 _STEM_CHANNELS = 4
-_PLANES = 4
 _KEY = "edgeopt.quantize.groups"
 
 
@@ -345,34 +345,11 @@ def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) 
     all_moving = len(owners) == len(node.inputs) > 1
     if node.op_type in JOINING:
         return max(owners) if all_moving else None
-    if node.op_type == "AveragePool" and not _averages_in_integers(node):
+    if node.op_type == "AveragePool" and not averages_in_integers(node):
         return None
     if node.op_type in ARITHMETIC and not _is_float_arithmetic(node, sources):
         return max(owners) if len(sources) == len(node.inputs) else None
     return None
-
-
-def averages_planes(node: ir.Node) -> bool:
-    """Whether a node is an AveragePool whose windows all divide by the same number.
-
-    So it is a depthwise convolution with one weight. The runtime's own integer kernel of it takes
-    five times longer than the one in float; that of the convolution takes less.
-    """
-    source = node.inputs[0]
-    if node.op_type != "AveragePool" or source is None or source.shape is None:
-        return False
-    if len(source.shape) != _PLANES or not isinstance(source.shape[1], int):
-        return False
-    if word(node, "auto_pad", "NOTSET") != "NOTSET" or integer(node, "ceil_mode", 0):
-        return False
-    inside = integer(node, "count_include_pad", 0) or not any(integers(node, "pads"))
-    return bool(inside) and all(step == 1 for step in integers(node, "dilations"))
-
-
-def _averages_in_integers(node: ir.Node) -> bool:
-    source = node.inputs[0]
-    rank = None if source is None or source.shape is None else len(source.shape)
-    return rank != _PLANES or averages_planes(node)
 
 
 def _is_float_arithmetic(node: ir.Node, sources: Sequence[ir.Value]) -> bool:

@@ -188,15 +188,30 @@ def test_a_pool_in_float_stays_there(store: ArtifactStore) -> None:
 
 @pytest.mark.parametrize("inside", [0, 1])
 def test_an_average_is_a_depthwise_convolution(inside: int, store: ArtifactStore) -> None:
-    """Where all windows divide by the same number; at a border that does not it stays float."""
+    """Windows that divide by fewer at the border are corrected by a product in integers."""
     b = Builder()
     b.conv("x", "c", (4, 8))
     b.node("AveragePool", ["c"], "p", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=inside)
     b.conv("p", "y", (8, 4))
     model = b.model([X], [("y", "float32", (1, 4, 8, 8))])
     made, counts = all_quantized(model, store)
-    assert counts["QLinearConv"] == 2 + inside
-    assert counts.get("AveragePool", 0) == 1 - inside
-    assert "QLinearAveragePool" not in counts
+    assert counts["QLinearConv"] == 3
+    assert counts.get("QLinearMul", 0) == 1 - inside
+    assert not counts.keys() & {"AveragePool", "QLinearAveragePool"}
     assert is_near(model, made)
     examine_quantize("static_qdq", model, store)
+
+
+def test_an_average_of_a_free_size_stays_float_where_its_border_counts(
+    store: ArtifactStore,
+) -> None:
+    """What windows divide by is not known before the size is."""
+    b = Builder()
+    b.conv("x", "c", (4, 8))
+    b.node("AveragePool", ["c"], "p", kernel_shape=[3, 3], pads=[1] * 4)
+    b.conv("p", "y", (8, 4))
+    free = ("N", 4, "H", "W")
+    model = b.model([("x", "float32", free)], [("y", "float32", free)])
+    made, counts = all_quantized(model, store)
+    assert counts["AveragePool"] == counts["Min"] == 1
+    assert is_near(model, made)

@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, new_node
+from edgeopt.transforms.averages import averages_planes
 from edgeopt.transforms.base import Evidence, Offer, Rejection
 from edgeopt.transforms.groups import (
     ARITHMETIC,
@@ -24,7 +25,6 @@ from edgeopt.transforms.groups import (
     MOVING,
     Group,
     activations,
-    averages_planes,
     float_groups,
     hold_groups,
     holds_groups,
@@ -160,7 +160,10 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
     if node.op_type == "HardSwish":
         node = _integer_gate(editor, node, plan)
     if averages_planes(node):
-        node = write_average(editor, node, action)
+        coded = plan.scale(name, dtype)
+        if coded is None:
+            return Rejection(reason=f"calibration has no range of {name!r}")
+        node = write_average(editor, node, coded, action)
     for made in tuple(node.outputs) if _makes_codes(node, plan) else ():
         pair = _pair(editor, made, plan, dtype)
         if isinstance(pair, Rejection):
