@@ -9,6 +9,7 @@ from typing import Any
 from edgeopt.api.accuracy import Accuracy
 from edgeopt.api.device import Device, open_device
 from edgeopt.api.measured import Known, MeasuredStore
+from edgeopt.api.noise import NoiseFloor, known_floor
 from edgeopt.api.prepare import FEEDS
 from edgeopt.api.providers import choose_provider
 from edgeopt.api.subject import Progress, Subject, open_model, open_subject
@@ -82,7 +83,8 @@ def measure_model(request: MeasureRequest, progress: Progress) -> dict[str, Any]
         workspace = stack.enter_context(Workspace.open(request.store))
         agent = workspace.folder / "agent"
         device = stack.enter_context(open_device(request.device, agent))
-        settings = _settings(request, device)
+        settings = settings_on(device, request.threads)
+        floor = known_floor(device.fingerprint, rung.name, settings.text)
         job = _Job(
             request=request,
             device=device,
@@ -112,9 +114,15 @@ def measure_model(request: MeasureRequest, progress: Progress) -> dict[str, Any]
         "values": {key: encode(value) for key, value in values.items()},
         "absent": absent,
         "verdict": encode(outcome.verdict),
+        "noise_floor": None if floor is None else encode(floor),
+        "below_noise_floor": _below(outcome, floor) if request.against else None,
         "environment": dict(outcome.environment),
     }
-    return {**told, "text": _text(told, values, outcome.verdict, request.against, known)}
+    text = _text(told, values, outcome.verdict, request.against, known)
+    if floor is not None and request.against:
+        below = "below" if told["below_noise_floor"] else "above"
+        text += f"\n  the difference is {below} this device's noise floor of {floor.text}"
+    return {**told, "text": text}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,11 +181,18 @@ class _Job:
         return outcome
 
 
-def _settings(request: MeasureRequest, device: Device) -> RuntimeSettings:
+def settings_on(device: Device, threads: int = 1) -> RuntimeSettings:
+    """What sessions on a device are opened with where nobody searches."""
     chosen = choose_provider(device.entry, device.profile, device.facts)
-    return RuntimeSettings(
-        provider=chosen.provider, threads=request.threads, options=dict(chosen.options)
-    )
+    return RuntimeSettings(provider=chosen.provider, threads=threads, options=dict(chosen.options))
+
+
+def _below(outcome: Outcome, floor: NoiseFloor | None) -> bool | None:
+    """Whether the difference is below the device's noise floor; None where that is not known."""
+    latency = outcome.values.get("latency")
+    if floor is None or latency is None or latency.samples is None:
+        return None
+    return abs(latency.samples.ratio.value - 1) < floor.floor
 
 
 def _energy(request: MeasureRequest, device: Device) -> EnergyPlan | None:

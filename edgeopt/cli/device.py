@@ -153,6 +153,36 @@ def setup_command(
     print(f"next: edgeopt device check {name}")
 
 
+@app.command("calibrate")
+def calibrate_command(
+    name: Name,
+    model: Annotated[str, typer.Option(help="A file, or a name of the zoo.")] = "digits",
+    times: Annotated[int, typer.Option(help="Measurements, each with a fresh connection.")] = 20,
+    protocol: Annotated[str, typer.Option(help="quick, normal or publish.")] = "normal",
+    threads: options.Threads = 1,
+    as_json: Json = False,
+) -> None:
+    """Measure a model beside itself: which differences this device cannot show."""
+    import dataclasses
+
+    from edgeopt.api.measure import settings_on
+    from edgeopt.api.noise import calibrate
+
+    found = calibrate(
+        name,
+        lambda line: print(line, file=sys.stderr, flush=True),
+        model=model,
+        times=times,
+        rung=protocol,
+        settings_of=lambda device: settings_on(device, threads),
+    )
+    if as_json:
+        _print_json(device=name, **dataclasses.asdict(found))
+        return
+    print(f"{name}: differences below {found.text} cannot be seen")
+    print(f"  {found.excluded} of {found.times} intervals exclude the true ratio 1")
+
+
 @app.command("clean")
 def clean_command(
     name: Name,
