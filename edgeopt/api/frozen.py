@@ -80,6 +80,11 @@ def of_recipe(recipe: Recipe) -> Frozen:
     return parsed(f"{action.site}={action.get(named[action.transform])}" for action in actions)
 
 
+def said(recipe: Recipe) -> list[str]:
+    """What whoever deploys a model of the recipe must know, one sentence an input."""
+    return [f"It takes {text} only; other shapes are refused." for text in texts(of_recipe(recipe))]
+
+
 def without_data(
     model: Model,
     count: int,

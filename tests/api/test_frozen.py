@@ -63,6 +63,8 @@ def test_recipe_says_its_shapes() -> None:
     action = Action.of("freeze_shapes", "x", shape="1x?x4")
     recipe = Recipe(baseline="sha256:0", actions=(action,))
     assert frozen.of_recipe(recipe) == {"x": (1, None, 4)}
+    assert frozen.said(recipe) == ["It takes x=1x?x4 only; other shapes are refused."]
+    assert frozen.said(Recipe(baseline="sha256:0")) == []
 
 
 def test_random_feeds_have_the_shape() -> None:
