@@ -12,6 +12,7 @@ from collections import Counter
 from typing import cast
 
 import onnx_ir as ir
+from onnx import inliner
 from onnx_ir.passes import common
 
 from edgeopt.core.data import Feed
@@ -25,7 +26,7 @@ from edgeopt.graph.reserved import free_reserved
 from edgeopt.graph.runtime import synthetic_feed
 from edgeopt.graph.shapes import infer_shapes
 from edgeopt.graph.training import in_training_mode
-from edgeopt.graph.write import copy_of
+from edgeopt.graph.write import copy_of, to_proto
 
 _NOTES = "edgeopt.notes"
 _UNNAMED = {"", "?", "None", "unk"}
@@ -49,7 +50,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     """
     work = copy_of(graph)
     said: list[str] = []
-    _inline(work, said)
+    work = _inline(work, said)
     unique_names(work)
     free_reserved(work)
     common.RemoveInitializersFromInputsPass()(work)
@@ -150,18 +151,34 @@ def split_shared(editor: Editor, value: ir.Value, node: ir.Node) -> ir.Value:
     return copy
 
 
-def _inline(graph: ir.Model, said: list[str]) -> None:
+def _inline(graph: ir.Model, said: list[str]) -> ir.Model:
+    """The graph without local functions, in place where all have the opset of the model."""
     if not graph.functions:
-        return
+        return graph
     try:
-        common.InlinePass()(graph)
+        if _same_opsets(graph):
+            common.InlinePass()(graph)
+            return graph
+        made = inliner.inline_local_functions(to_proto(graph), convert_version=True)
+        return ir.from_proto(made)
     except ir.passes.PreconditionError as error:
         raise ModelError(
             f"functions of the model call each other in a circle: {error}",
             hint="export the model again",
         ) from error
-    except ir.passes.PassError as error:
+    except (ir.passes.PassError, RuntimeError, ValueError) as error:
         said.append(f"local functions stay: {error.__cause__ or error}")
+        return graph
+
+
+def _same_opsets(graph: ir.Model) -> bool:
+    """Whether no function was written for another version of a domain than the model is."""
+    have = graph.graph.opset_imports
+    return all(
+        have.get(domain, version) == version
+        for function in graph.functions.values()
+        for domain, version in function.opset_imports.items()
+    )
 
 
 def _own_values(graph: ir.Graph) -> list[ir.Value]:

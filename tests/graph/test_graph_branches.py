@@ -4,7 +4,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.graph.branches import settle_branches
@@ -213,3 +213,51 @@ def test_an_if_on_data_stays() -> None:
     before = to_bytes(graph)
     assert settle_branches(graph) == 0
     assert to_bytes(graph) == before
+
+
+def test_a_function_of_an_older_opset_is_inlined() -> None:
+    """Functions name their own operator sets; what did not change since becomes nodes."""
+    b = Builder()
+    nodes = [helper.make_node("Relu", ["a"], ["t"]), helper.make_node("Tanh", ["t"], ["b"])]
+    older = [helper.make_opsetid("", 12)]
+    function = helper.make_function("local", "Old", ["a"], ["b"], nodes, older)
+    b.node("Old", ["x"], "y", domain="local")
+    shape: Dimensions = ("N", 4)
+    model = b.model([("x", "float32", shape)], [("y", "float32", shape)], domains=[("local", 1)])
+    model.functions.append(function)
+    found = normalize(as_graph(model))
+    assert _operators(found) == {"Relu", "Tanh"}
+    assert not found.functions
+    _same(model, found)
+
+
+def test_a_function_called_in_a_body_is_inlined_and_settled() -> None:
+    """An If inside the function, on a constant of its own, is gone as well."""
+    known = numpy_helper.from_array(np.asarray(True))
+    nodes = [
+        helper.make_node("Constant", [], ["c"], value=known),
+        helper.make_node(
+            "If",
+            ["c"],
+            ["b"],
+            then_branch=_branch("Relu", "a", made="t"),
+            else_branch=_branch("Neg", "a", made="e"),
+        ),
+    ]
+    opsets = [helper.make_opsetid("", 17)]
+    function = helper.make_function("local", "Rectify", ["a"], ["b"], nodes, opsets)
+    b = Builder()
+    b.node("ReduceSum", ["x"], "total", keepdims=0)
+    b.node("Greater", ["total", b.constant("zero", np.zeros((), np.float32))], "positive")
+    out = helper.make_tensor_value_info("called", FLOAT, ("N", 4))
+    call = helper.make_node("Rectify", ["x"], ["called"], domain="local")
+    then = helper.make_graph([call], "then", [], [out])
+    b.node("If", ["positive"], "y", then_branch=then, else_branch=_branch("Exp"))
+    shape: Dimensions = ("N", 4)
+    model = b.model([("x", "float32", shape)], [("y", "float32", shape)], domains=[("local", 1)])
+    model.functions.append(function)
+    found = normalize(as_graph(model))
+    operators = [node.op_type for node in found.graph.all_nodes()]
+    assert operators.count("If") == 1
+    assert {"Relu", "Exp"} <= set(operators)
+    _same(model, found)
