@@ -82,7 +82,9 @@ def of_recipe(recipe: Recipe) -> Frozen:
 
 def said(recipe: Recipe) -> list[str]:
     """What whoever deploys a model of the recipe must know, one sentence an input."""
-    return [f"It takes {text} only; other shapes are refused." for text in texts(of_recipe(recipe))]
+    return [
+        f"It takes {text} only; the given model takes more." for text in texts(of_recipe(recipe))
+    ]
 
 
 def without_data(
