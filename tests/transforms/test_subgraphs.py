@@ -1,6 +1,6 @@
 """Transforms in the bodies of If, Loop and Scan, each verified by the runtime."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,7 @@ from edgeopt.graph.lowered import lowered
 from edgeopt.graph.normalize import normalize
 from edgeopt.graph.read import read_model
 from edgeopt.graph.runtime import Session, profile_nodes
-from edgeopt.graph.write import to_bytes, write_model
+from edgeopt.graph.write import to_bytes, weight_bytes, write_model
 from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing.graphs import Builder, as_graph, random_feeds, write
 from edgeopt.testing.quantize_exam import evidence_of, lowered_counts
@@ -218,6 +218,71 @@ def test_rules_do_not_carry_values_out_of_a_body(tmp_path: Path) -> None:
     assert isinstance(made, Rejection)
     assert "border of a body" in made.reason
     assert "Identity" in _operators(_exact(space).graph)
+
+
+def _lstm(b: Builder, name: str) -> str:
+    b.node("Unsqueeze", ["x", b.constant(f"{name}.axis", np.array([1]))], f"{name}.steps")
+    weights = [b.weight(f"{name}.{n}", 1, 4 * WIDTH, WIDTH, scale=0.2) for n in "wr"]
+    made = helper.make_node(
+        "LSTM", [f"{name}.steps", *weights], [f"{name}.y"], name=name, hidden_size=WIDTH
+    )
+    b.nodes.append(made)
+    return b.node("Reshape", [f"{name}.y", _sizes(b, name)], f"{name}.out")
+
+
+def _gru(b: Builder, name: str) -> str:
+    b.node("Unsqueeze", ["x", b.constant(f"{name}.axis", np.array([1]))], f"{name}.steps")
+    weights = [b.weight(f"{name}.{n}", 1, 3 * WIDTH, WIDTH, scale=0.2) for n in "wr"]
+    made = helper.make_node(
+        "GRU", [f"{name}.steps", *weights], [f"{name}.y"], name=name, hidden_size=WIDTH
+    )
+    b.nodes.append(made)
+    return b.node("Reshape", [f"{name}.y", _sizes(b, name)], f"{name}.out")
+
+
+def _table(b: Builder, name: str) -> str:
+    b.node("ArgMax", ["x"], f"{name}.index", axis=1, keepdims=0)
+    return b.node("Gather", [b.weight(f"{name}.t", 512, WIDTH), f"{name}.index"], f"{name}.out")
+
+
+def _long(b: Builder, name: str) -> str:
+    b.node("MatMul", ["x", b.weight(f"{name}.a", WIDTH, 128, scale=0.2)], f"{name}.wide")
+    return b.node("MatMul", [f"{name}.wide", b.weight(f"{name}.b", 128, WIDTH)], f"{name}.out")
+
+
+def _sizes(b: Builder, name: str) -> str:
+    return b.constant(f"{name}.sizes", np.array([ROWS, WIDTH]))
+
+
+@pytest.mark.parametrize(
+    ("transform", "layer", "made"),
+    [
+        ("dynamic_lstm", _lstm, "DynamicQuantizeLSTM"),
+        ("weight_only_int8", _gru, "DequantizeLinear"),
+        ("embedding_int8", _table, "DequantizeLinear"),
+        ("weight_only_blocks", _long, "MatMulNBits"),
+        ("dynamic_matmul", _long, "MatMulInteger"),
+    ],
+)
+def test_quantization_without_data_in_both_branches(
+    tmp_path: Path, transform: str, layer: Callable[[Builder, str], str], made: str
+) -> None:
+    """Each data-free scheme in two bodies: smaller, valid at every level, and near the given."""
+    sides = [Builder(1), Builder(2)]
+    bodies = [body(side, layer(side, f"b{i}"), []) for i, side in enumerate(sides)]
+    b = Builder()
+    model = finished(b, branched(b, positive(b, "x", "sign"), "if_y", *bodies))
+    space = _space(tmp_path, model)
+    graph = space.workshop.normalized
+    listed = tuple(sites_of("quantize", transform_of(transform)[1], graph, space.offer))
+    first = {action.site: action for action in reversed(listed)}
+    assert len(first) == 2 + 2 * (transform == "dynamic_matmul")
+    built = space.workshop.build(space.workshop.recipe(first.values())).graph
+    assert _operators(built).count(made) >= 2
+    check(built)
+    assert weight_bytes(built) < 0.7 * weight_bytes(graph)
+    for level in LEVELS:
+        _near(model.SerializeToString(), to_bytes(built), _feeds(1, -1), 0.1, level)
 
 
 def test_what_follows_from_data_stays_out_of_bodies(tmp_path: Path) -> None:
