@@ -12,9 +12,10 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space
 from edgeopt.plugins import STRATEGIES
 from edgeopt.search.codes import EXACT
+from edgeopt.search.guided import Guided
 from edgeopt.search.program import best
 from edgeopt.search.strategies.ladder import rungs
-from edgeopt.search.table import EstimatedTable, Table
+from edgeopt.search.table import EstimatedTable, Table, uniform
 from edgeopt.testing import strategy_exam
 from edgeopt.testing.toy_estimator import ToyEstimator
 from edgeopt.testing.toy_space import OBJECTIVES, ToyDevice, ToySpace
@@ -126,6 +127,19 @@ def test_the_program_finds_what_trying_everything_finds(budget: float):
         assert table.damage_of(made) <= budget + 1e-9
         assert table.cost_of(made) == pytest.approx(min(map(table.cost_of, left)), abs=1e-3)
         known.append(made)
+
+
+def test_a_failure_misses_no_bound():
+    """What did not run says nothing about where a bound lies; what was measured does."""
+    space = ToySpace()
+    search = Guided(space, BOUNDED, None)
+    rows = [codes for codes in uniform(space.choices) if any(codes)][:2]
+    asked = search.archive.new(rows, 2)
+    failed = ToyDevice(space, failing=1.0).measure(asked[:1])
+    measured = ToyDevice(space, failing=0.0).measure(asked[1:], start=1)
+    search.tell([*failed, *measured])
+    assert search.keeps(rows[0]) is None
+    assert search.keeps(rows[1]) is not None
 
 
 def test_the_program_is_quiet():

@@ -14,10 +14,10 @@ from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
-from edgeopt.search.archive import Archive
 from edgeopt.search.codes import Codes, starting
+from edgeopt.search.guided import Guided
 from edgeopt.search.program import best
-from edgeopt.search.table import EstimatedTable, Table, fitted, uniform
+from edgeopt.search.table import Table
 
 _SHARES = (1.0, 0.3, 0.1, 0.03, 0.0, 0.5, 0.2, 0.05, 0.01, 0.7)
 """Budgets as shares of the damage with everything on that gains."""
@@ -32,35 +32,24 @@ class Ilp:
     def __init__(
         self, space: Space, objectives: tuple[Objective, ...], estimator: Estimator | None
     ) -> None:
-        self._space = space
+        self._guided = Guided(space, objectives, estimator)
         self._choices = space.choices
-        self._objectives = objectives
-        self._estimator = estimator
-        self._archive = Archive(space)
-        self._source: EstimatedTable | None = None
+        self._archive = self._guided.archive
         self._step = 0
 
     def ask(self, count: int) -> Sequence[Candidate]:
         """The solutions of up to `count` budgets; fewer where all budgets are exhausted."""
         if count < 1:
             return ()
-        found = self._archive.new(() if self._estimator else uniform(self._choices), count)
+        found = self._guided.begin(count)
         if len(found) < count:
-            found += self._archive.new(self._solutions(self._table()), count - len(found))
+            table = self._guided.table()
+            found += self._archive.new(self._solutions(table), count - len(found))
         return tuple(found)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Every trial counts, whoever asked for it."""
-        self._archive.tell(trials)
-        if self._estimator is not None:
-            self._estimator.learn(trials)
-
-    def _table(self) -> Table:
-        if self._estimator is None:
-            return fitted(self._choices, self._archive, self._objectives)
-        if self._source is None:
-            self._source = EstimatedTable(self._space, self._estimator)
-        return self._source.now()
+        self._guided.tell(trials)
 
     def _solutions(self, table: Table) -> Iterator[Codes]:
         """Codes budget after budget, until every one of them has nothing left."""
@@ -114,9 +103,9 @@ class Ilp:
         """
         kept: list[float] = []
         missed: list[float] = []
-        for row, trial in self._archive.told.items():
-            if trial.measurement is not None:
-                good = all(objective.feasible(trial) for objective in self._objectives)
+        for row in self._archive.told:
+            good = self._guided.keeps(row)
+            if good is not None:
                 (kept if good else missed).append(table.damage_of(row))
         if not missed or not max(kept, default=0.0):
             return None

@@ -13,9 +13,9 @@ from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
-from edgeopt.search.archive import Archive
 from edgeopt.search.codes import Codes
-from edgeopt.search.table import EstimatedTable, Table, fitted, uniform
+from edgeopt.search.guided import Guided
+from edgeopt.search.table import Table
 
 _COARSE = 8
 """Rungs that are measured before anything is refined."""
@@ -29,37 +29,23 @@ class Ladder:
     def __init__(
         self, space: Space, objectives: tuple[Objective, ...], estimator: Estimator | None
     ) -> None:
-        self._choices = space.choices
-        self._objectives = objectives
-        self._estimator = estimator
-        self._archive = Archive(space)
-        self._source: EstimatedTable | None = None
-        self._space = space
+        self._guided = Guided(space, objectives, estimator)
 
     def ask(self, count: int) -> Sequence[Candidate]:
         """Rungs, and once the coarse ones are told changes of the best for half of them."""
         if count < 1:
             return ()
-        table = self._table()
-        found = self._archive.new(() if self._estimator else uniform(self._choices), count)
-        share = count if len(self._archive.told) < _COARSE else (count + 1) // 2
-        found += self._archive.new(self._rungs(table), share - len(found))
-        found += self._archive.new(self._changes(table), count - len(found))
-        found += self._archive.new(self._rungs(table), count - len(found))
+        table, archive = self._guided.table(), self._guided.archive
+        found = self._guided.begin(count)
+        share = count if len(archive.told) < _COARSE else (count + 1) // 2
+        found += archive.new(self._rungs(table), share - len(found))
+        found += archive.new(self._changes(table), count - len(found))
+        found += archive.new(self._rungs(table), count - len(found))
         return tuple(found)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """Every trial counts, whoever asked for it."""
-        self._archive.tell(trials)
-        if self._estimator is not None:
-            self._estimator.learn(trials)
-
-    def _table(self) -> Table:
-        if self._estimator is None:
-            return fitted(self._choices, self._archive, self._objectives)
-        if self._source is None:
-            self._source = EstimatedTable(self._space, self._estimator)
-        return self._source.now()
+        self._guided.tell(trials)
 
     def _rungs(self, table: Table) -> Iterator[Codes]:
         """The ladder's rungs: coarsely, then the nearer to the bound the sooner."""
@@ -71,19 +57,17 @@ class Ladder:
 
     def _bound(self, ladder: Sequence[Codes]) -> float:
         """Between the last rung that missed a bound and the first behind it that kept them."""
-        kept = [i for i, row in enumerate(ladder) if self._keeps(row) is True]
-        missed = [i for i, row in enumerate(ladder) if self._keeps(row) is False]
+        found = [self._guided.keeps(row) for row in ladder]
+        kept = [i for i, good in enumerate(found) if good is True]
+        missed = [i for i, good in enumerate(found) if good is False]
         first = min(kept, default=len(ladder) - 1)
         return (max((i for i in missed if i < first), default=0) + first) / 2
 
-    def _keeps(self, row: Codes) -> bool | None:
-        trial = self._archive.told.get(row)
-        return None if trial is None else all(o.feasible(trial) for o in self._objectives)
-
     def _changes(self, table: Table) -> Iterator[Codes]:
         """The best so far with one choice changed, what should gain most first; then others."""
-        costs = self._archive.costs(self._objectives[0]) if self._objectives else {}
-        ranked = sorted(costs, key=lambda row: (not self._keeps(row), costs[row]))
+        objectives = self._guided.objectives
+        costs = self._guided.archive.costs(objectives[0]) if objectives else {}
+        ranked = sorted(costs, key=lambda row: (not self._guided.keeps(row), costs[row]))
         for some in (ranked[:_BEST], ranked[_BEST:]):
             near = {change: None for row in some for change in _neighbours(row, table)}
             yield from sorted(near, key=table.cost_of)
