@@ -113,6 +113,44 @@ def nested() -> onnx.ModelProto:
     return finished(b, branched(b, positive(b, "x", "sign"), "if_y", made, left))
 
 
+def lstm(b: Builder, name: str) -> str:
+    """An LSTM of one step over `x`, back as a matrix."""
+    b.node("Unsqueeze", ["x", b.constant(f"{name}.axis", np.array([1]))], f"{name}.steps")
+    weights = [b.weight(f"{name}.{n}", 1, 4 * WIDTH, WIDTH, scale=0.2) for n in "wr"]
+    made = helper.make_node(
+        "LSTM", [f"{name}.steps", *weights], [f"{name}.y"], name=name, hidden_size=WIDTH
+    )
+    b.nodes.append(made)
+    return b.node("Reshape", [f"{name}.y", _sizes(b, name)], f"{name}.out")
+
+
+def gru(b: Builder, name: str) -> str:
+    """A GRU of one step over `x`, back as a matrix."""
+    b.node("Unsqueeze", ["x", b.constant(f"{name}.axis", np.array([1]))], f"{name}.steps")
+    weights = [b.weight(f"{name}.{n}", 1, 3 * WIDTH, WIDTH, scale=0.2) for n in "wr"]
+    made = helper.make_node(
+        "GRU", [f"{name}.steps", *weights], [f"{name}.y"], name=name, hidden_size=WIDTH
+    )
+    b.nodes.append(made)
+    return b.node("Reshape", [f"{name}.y", _sizes(b, name)], f"{name}.out")
+
+
+def table(b: Builder, name: str) -> str:
+    """Rows of a table, chosen by `x`."""
+    b.node("ArgMax", ["x"], f"{name}.index", axis=1, keepdims=0)
+    return b.node("Gather", [b.weight(f"{name}.t", 512, WIDTH), f"{name}.index"], f"{name}.out")
+
+
+def long(b: Builder, name: str) -> str:
+    """Two products, the second over 128 elements."""
+    b.node("MatMul", ["x", b.weight(f"{name}.a", WIDTH, 128, scale=0.2)], f"{name}.wide")
+    return b.node("MatMul", [f"{name}.wide", b.weight(f"{name}.b", 128, WIDTH)], f"{name}.out")
+
+
+def _sizes(b: Builder, name: str) -> str:
+    return b.constant(f"{name}.sizes", np.array([ROWS, WIDTH]))
+
+
 def random_nest(pick: Pick) -> onnx.ModelProto:
     """A random net: a few steps, some of which hold bodies that are random nets too."""
     count = iter(range(1000))

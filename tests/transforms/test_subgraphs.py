@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 from onnx import helper
 
 from edgeopt import plugins
-from edgeopt.api import zoo
 from edgeopt.core.action import Action
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
-from edgeopt.data.read import read_data
 from edgeopt.graph.bodies import maker, out_of_sight, parents
 from edgeopt.graph.check import check
 from edgeopt.graph.editor import Editor
@@ -29,11 +27,12 @@ from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing.graphs import Builder, as_graph, random_feeds, write
 from edgeopt.testing.quantize_exam import evidence_of, lowered_counts
 from edgeopt.testing.transform_exam import NoEvidence, offer
-from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection
+from edgeopt.transforms.base import EXACT, STAGES, Rejection
 from edgeopt.transforms.bodies import enters, sites_of
 from edgeopt.transforms.replay import Built, Workshop, attempt
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
+from tests.transforms import nested_nets
 from tests.transforms.nested_nets import (
     ROWS,
     WIDTH,
@@ -220,48 +219,14 @@ def test_rules_do_not_carry_values_out_of_a_body(tmp_path: Path) -> None:
     assert "Identity" in _operators(_exact(space).graph)
 
 
-def _lstm(b: Builder, name: str) -> str:
-    b.node("Unsqueeze", ["x", b.constant(f"{name}.axis", np.array([1]))], f"{name}.steps")
-    weights = [b.weight(f"{name}.{n}", 1, 4 * WIDTH, WIDTH, scale=0.2) for n in "wr"]
-    made = helper.make_node(
-        "LSTM", [f"{name}.steps", *weights], [f"{name}.y"], name=name, hidden_size=WIDTH
-    )
-    b.nodes.append(made)
-    return b.node("Reshape", [f"{name}.y", _sizes(b, name)], f"{name}.out")
-
-
-def _gru(b: Builder, name: str) -> str:
-    b.node("Unsqueeze", ["x", b.constant(f"{name}.axis", np.array([1]))], f"{name}.steps")
-    weights = [b.weight(f"{name}.{n}", 1, 3 * WIDTH, WIDTH, scale=0.2) for n in "wr"]
-    made = helper.make_node(
-        "GRU", [f"{name}.steps", *weights], [f"{name}.y"], name=name, hidden_size=WIDTH
-    )
-    b.nodes.append(made)
-    return b.node("Reshape", [f"{name}.y", _sizes(b, name)], f"{name}.out")
-
-
-def _table(b: Builder, name: str) -> str:
-    b.node("ArgMax", ["x"], f"{name}.index", axis=1, keepdims=0)
-    return b.node("Gather", [b.weight(f"{name}.t", 512, WIDTH), f"{name}.index"], f"{name}.out")
-
-
-def _long(b: Builder, name: str) -> str:
-    b.node("MatMul", ["x", b.weight(f"{name}.a", WIDTH, 128, scale=0.2)], f"{name}.wide")
-    return b.node("MatMul", [f"{name}.wide", b.weight(f"{name}.b", 128, WIDTH)], f"{name}.out")
-
-
-def _sizes(b: Builder, name: str) -> str:
-    return b.constant(f"{name}.sizes", np.array([ROWS, WIDTH]))
-
-
 @pytest.mark.parametrize(
     ("transform", "layer", "made"),
     [
-        ("dynamic_lstm", _lstm, "DynamicQuantizeLSTM"),
-        ("weight_only_int8", _gru, "DequantizeLinear"),
-        ("embedding_int8", _table, "DequantizeLinear"),
-        ("weight_only_blocks", _long, "MatMulNBits"),
-        ("dynamic_matmul", _long, "MatMulInteger"),
+        ("dynamic_lstm", nested_nets.lstm, "DynamicQuantizeLSTM"),
+        ("weight_only_int8", nested_nets.gru, "DequantizeLinear"),
+        ("embedding_int8", nested_nets.table, "DequantizeLinear"),
+        ("weight_only_blocks", nested_nets.long, "MatMulNBits"),
+        ("dynamic_matmul", nested_nets.long, "MatMulInteger"),
     ],
 )
 def test_quantization_without_data_in_both_branches(
@@ -369,41 +334,3 @@ def test_what_stays_float_in_a_body_says_why(tmp_path: Path) -> None:
     profile = profile_nodes(path, RuntimeSettings(), _feeds(1)[0], runs=1)
     (said,) = lowered(profile, graph).stayed
     assert said.startswith("MatMul 'then_mm' stayed float because it lies in a body")
-
-
-def _silero(offered: Offer) -> GraphSpace:
-    """silero-vad: five nodes, and a network a sampling rate inside two bodies."""
-    files = zoo.get("silero-vad")
-    model = read_model(files.model)
-    data = read_data(str(files.data), model).search
-    workshop = Workshop(model, evidence=NoEvidence(), opset_ceiling=21, feed=data.feeds[0])
-    return GraphSpace(workshop, offered)
-
-
-@pytest.mark.zoo
-def test_silero_as_it_is() -> None:
-    """Ten Ifs are settled, and the LSTM of either sampling rate can be quantized."""
-    space = _silero(offer())
-    graph = space.workshop.normalized
-    assert graph.opset_imports[""] == 21
-    assert _operators(graph).count("If") == 15
-    assert _operators(graph).count("LSTM") == 2
-    listed = [c for c in space.choices if c.family == "quantize"]
-    assert [c.labels for c in listed] == [("off", "dynamic_lstm")] * 2
-    _exact(space)
-    actions = [action for c in listed for action in c.alternatives[1]]
-    built = space.workshop.build(space.workshop.recipe(actions))
-    assert _operators(built.graph).count("DynamicQuantizeLSTM") == 2
-    check(built.graph)
-
-
-@pytest.mark.zoo
-def test_silero_at_one_sampling_rate() -> None:
-    """With the rate and the shapes frozen no If is left, and convolutions become sites."""
-    shapes = {"input": (1, 576), "state": (2, 1, 128)}
-    space = _silero(offer(values={"sr": 16000}, freeze=shapes))
-    built = _exact(space)
-    assert "If" not in _operators(built.graph)
-    assert [value.name for value in built.graph.graph.inputs] == ["input", "state", "sr"]
-    names = [c.labels[1] for c in space.choices if c.family == "quantize"]
-    assert names.count("static_qdq") == 6
