@@ -52,7 +52,7 @@ format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-zoo-check: setup ## every model of the zoo on its own data (fetches 130 MB)
+zoo-check: setup ## every model of the zoo on its own data (fetches 220 MB)
 	$(BIN)/python -m pytest -m zoo
 	$(BIN)/python models/check.py
 

@@ -41,10 +41,10 @@ class Judges(Protocol):
 
 @runtime_checkable
 class Disturbed(Protocol):
-    """A metric of ranks, which can say what noise on the model's numbers would do."""
+    """A metric of ranks or values, which can say what noise on the model's numbers would do."""
 
     def disturbed(self, evidence: Floats, noise: Floats) -> Floats:
-        """Evidence with noise [rows] added, in units of all ranks."""
+        """Evidence with noise [rows] added, in units of all ranks or of the signal."""
         ...
 
 

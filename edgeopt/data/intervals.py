@@ -72,14 +72,16 @@ def smallest_decidable_drop(metric: AccuracyMetric, baseline: Scored) -> float:
 
     Where a metric ranks rows (AUC), a candidate's ranks follow the baseline's far more closely
     than r = 0.5. There the drop is found by simulation: ranks are disturbed by normal noise, half
-    of it common to a group, of the smallest size whose drop its own paired interval decides.
+    of it common to a group, of the smallest size whose drop its own paired interval decides. So it
+    is where a metric compares values with the baseline's own, which leave no error at all.
     """
     units, owner = units_of(baseline.groups)
     error = standard_error(metric, baseline)
     if not np.isfinite(error):
         return float("inf")
     if isinstance(metric, Disturbed):
-        return min(_Z * error, _simulated_drop(metric, baseline.evidence, owner))
+        simulated = _simulated_drop(metric, baseline.evidence, owner)
+        return min(_Z * error, simulated) if error else simulated
     whole = bool(np.isin(baseline.right[~np.isnan(baseline.right)], (0, 1)).all())
     floor = _Z**2 / (units + _Z**2) if whole or error == 0 else 0.0
     return max(_Z * error, floor)

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from edgeopt.data.accuracy.fidelity import Fidelity, fidelity
+from edgeopt.data.evaluate import Scored
+from edgeopt.data.intervals import smallest_decidable_drop
 
 SIGNALS = arrays(np.float32, (2, 3), elements=st.floats(-1e3, 1e3, width=32)).filter(
     lambda y: np.abs(y).max() > 1e-3
@@ -81,3 +83,19 @@ def test_the_value_is_the_mean_over_samples_of_the_named_output() -> None:
         metric.evidence({"a": quiet, "b": loud}, None, {"a": loud, "b": loud}),
     ]
     assert metric.value(np.concatenate(rows)) == pytest.approx((0.99 + 1) / 2)
+
+
+def test_few_samples_decide_a_small_drop() -> None:
+    """Outputs that are compared with the given model's own differ a little in every sample."""
+    metric, count = Fidelity(), 25
+    evidence = np.ones((count, 2))
+    baseline = Scored(
+        evidence=evidence, groups=np.arange(count), value=1.0, right=metric.right(evidence)
+    )
+    assert 0 < smallest_decidable_drop(metric, baseline) < 0.001
+
+
+def test_noise_on_top_of_noise_adds_up_in_amplitude() -> None:
+    """From 20 dB, as much again: four times the power."""
+    found = Fidelity().disturbed(np.array([[0.99, 1.0], [1.0, 1.0], [0.0, 1.0]]), np.full(3, -0.1))
+    assert found[:, 0] == pytest.approx([0.96, 0.99, 0.0])

@@ -57,6 +57,13 @@ class Fidelity(Ratio):
         """The fidelity itself, to four digits (40 dB): rounding noise loses nothing."""
         return np.round(evidence[:, 0], 4)
 
+    def disturbed(self, evidence: Floats, noise: Floats) -> Floats:
+        """Evidence with noise of these amplitudes, relative to the signal's, on top of its own."""
+        amplitude = np.sqrt(1.0 - evidence[:, 0]) + np.abs(noise)
+        found = evidence.copy()
+        found[:, 0] = np.maximum(0.0, 1.0 - amplitude**2)
+        return found
+
     def reduction(self, outputs: Arrays, target: Array | None) -> Mapping[str, str]:
         """Its one output, in full."""
         return {picked(outputs, self.output): "full"}
