@@ -202,16 +202,18 @@ def test_an_average_is_a_depthwise_convolution(inside: int, store: ArtifactStore
     examine_quantize("static_qdq", model, store)
 
 
+@pytest.mark.parametrize("inside", [0, 1])
 def test_an_average_of_a_free_size_stays_float_where_its_border_counts(
-    store: ArtifactStore,
+    inside: int, store: ArtifactStore
 ) -> None:
-    """What windows divide by is not known before the size is."""
+    """What windows divide by is not known before the size is; where all divide alike it is."""
     b = Builder()
     b.conv("x", "c", (4, 8))
-    b.node("AveragePool", ["c"], "p", kernel_shape=[3, 3], pads=[1] * 4)
+    b.node("AveragePool", ["c"], "p", kernel_shape=[3, 3], pads=[1] * 4, count_include_pad=inside)
     b.conv("p", "y", (8, 4))
     free = ("N", 4, "H", "W")
     model = b.model([("x", "float32", free)], [("y", "float32", free)])
     made, counts = all_quantized(model, store)
-    assert counts["AveragePool"] == counts["Min"] == 1
+    assert counts.get("AveragePool", 0) == counts.get("Min", 0) == 1 - inside
+    assert counts["QLinearConv"] == 2 + inside
     assert is_near(model, made)

@@ -87,7 +87,8 @@ def write_average(editor: Editor, node: ir.Node, coded: Scale, action: Action) -
     made, source = node.outputs[0], node.inputs[0]
     assert source is not None, "the pair was set as its input"
     assert source.shape is not None, "averages_planes asks for it"
-    channels, kernel = int(source.shape.numpy()[1]), integers(node, "kernel_shape")
+    channels, kernel = source.shape[1], integers(node, "kernel_shape")
+    assert isinstance(channels, int), "averages_planes asks for it"
     name, dtype = name_of(made), str(action.get("weight"))
     weight = _constant(
         editor, f"{name}__parts", np.ones((channels, 1, *kernel), dtype), 1.0 / math.prod(kernel)
@@ -148,7 +149,9 @@ def _factors(node: ir.Node) -> npt.NDArray[np.float64]:
     pads, strides = integers(node, "pads"), integers(node, "strides") or (1, 1)
     counts: list[npt.NDArray[np.int64]] = []
     for axis in (0, 1):
-        size, wanted = int(source.shape.numpy()[axis + 2]), int(made.shape.numpy()[axis + 2])
+        size, wanted = source.shape[axis + 2], made.shape[axis + 2]
+        assert isinstance(size, int), "averages_planes asks for it"
+        assert isinstance(wanted, int), "averages_planes asks for it"
         first = np.arange(wanted) * strides[axis] - pads[axis]
         counts.append(np.minimum(first + kernel[axis], size) - np.maximum(first, 0))
     return math.prod(kernel) / np.outer(counts[0], counts[1])
