@@ -218,3 +218,16 @@ def test_search_reaches_any_set_of_gates_with_the_layout(tmp_path: Path) -> None
     assert kinds.count("GlobalAveragePool") == 1
     again = workshop.build(recipe.parse(recipe.text))
     assert to_bytes(again.graph) == to_bytes(built.graph)
+
+
+def test_every_set_of_gates_is_calibrated_at_once(store: ArtifactStore) -> None:
+    """The mean of a gate does not depend on the gates held before it: nothing more is observed."""
+    model = Gates().model(["silu", "hardsigmoid"])
+    evidence = evidence_of(model, store, _samples())
+    actions = [Action.of("static_gate", f"g{index}.gate") for index in range(2)]
+    alone = PLUGIN.apply(Editor(opened(model)), actions[1], evidence)
+    seen = evidence.known
+    both = Editor(opened(model))
+    assert not isinstance(PLUGIN.apply(both, actions[0], evidence), Rejection)
+    assert PLUGIN.apply(both, actions[1], evidence) == alone
+    assert evidence.known == seen > 0

@@ -8,9 +8,10 @@ exact rules it may lose accuracy, and a small set of samples does not show how m
 of a text line classifier, two thirds held cost 1.9 points on fresh lines and nothing on the lines
 they were chosen on), so every gate is a decision of its own.
 
-The mean is taken on the graph as it is, gates before it held already. It is an artifact: a replay
-uses the stored one. It must not fire where g is not one number a channel computed from the mean
-of a map, where something else than one product reads it, or where x is one pixel itself.
+The mean is taken with all gates at work, so that calibrating the graph once serves every set of
+them. It is an artifact: a replay uses the stored one. It must not fire where g is not one number a
+channel computed from the mean of a map, where something else than one product reads it, or where x
+is one pixel itself.
 """
 
 from collections.abc import Sequence
@@ -35,8 +36,7 @@ _INSIDE = _BOUNDED | {
 }
 _LEAST_RANK = 3
 _SPATIAL = 2
-_SAMPLES = 64
-"""Enough for a mean; every candidate with other gates before it needs new ones."""
+_KEY = "edgeopt.prune.static_gate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,7 @@ class StaticGate:
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action a gate, by the gate's value."""
         del offer
-        found = (_gate_of(node) for node in model.graph if node.op_type == "Mul")
-        gates = [one for one in found if one is not None and not isinstance(_match(one), Rejection)]
-        return tuple(Action.of("static_gate", gate.name or "") for gate in gates if gate.name)
+        return tuple(Action.of("static_gate", gate.name) for gate in _gates(model) if gate.name)
 
     def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
         """Hold the gate, and fold it into what reads the product where that can take it."""
@@ -93,6 +91,11 @@ class StaticGate:
         else:
             _hold(editor, found, mean)
         return action.with_artifacts(**{_MEAN: digest})
+
+
+def _gates(model: ir.Model) -> list[ir.Value]:
+    found = (_gate_of(node) for node in model.graph if node.op_type == "Mul")
+    return [one for one in found if one is not None and not isinstance(_match(one), Rejection)]
 
 
 def _gate_of(product: ir.Node) -> ir.Value | None:
@@ -184,10 +187,21 @@ def _known(
     held = None if digest is None else evidence.recall(digest)
     if digest is not None and held is not None and held[_MEAN].shape == (found.width,):
         return held[_MEAN], digest
-    mean = evidence.means(model, [action.site], limit=_SAMPLES).get(action.site)
+    means = _held_means(model.graph)
+    if means is None or len(means.get(action.site, ())) != found.width:
+        names = [gate.name for gate in _gates(model) if gate.name]
+        seen = evidence.channels(model, names)
+        means = {name: one.total / max(one.count, 1) for name, one in seen.items()}
+        model.graph.meta[_KEY] = means
+    mean = means.get(action.site)
     if mean is None or not np.isfinite(mean).all():
         return None
     return mean, evidence.keep({_MEAN: mean})
+
+
+def _held_means(graph: ir.Graph) -> dict[str, npt.NDArray[np.float64]] | None:
+    """Of the graph before its first gate was held; they go with its clones."""
+    return graph.meta.get(_KEY)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
 
 
 def _convolutions(product: ir.Node) -> list[ir.Node]:
