@@ -18,7 +18,13 @@ import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of, new_node
 from edgeopt.transforms.emulate.half import LARGEST, SMALLEST_NORMAL, OutOfHalf
-from edgeopt.transforms.groups import QUANTIZERS, is_constant, name_of
+from edgeopt.transforms.groups import (
+    QUANTIZERS,
+    is_constant,
+    is_quantized,
+    is_weighted,
+    name_of,
+)
 from edgeopt.transforms.quantize._norms import spelled_norms
 
 _NEVER = QUANTIZERS | frozenset(
@@ -110,6 +116,8 @@ def half_form(model: ir.Model, keep: Collection[str]) -> ir.Model:
     made = model.clone()
     graph = made.graph
     opset = graph.opset_imports.get("", 1)
+    if opset >= _TYPED_SCALES:
+        _separate_biases(graph, keep)
     halves = [node for node in graph if name_of(node.outputs[0]) not in keep and _may(node, opset)]
     # In graph order: names and positions of casts must not depend on chance.
     become = {
@@ -141,6 +149,39 @@ def half_form(model: ir.Model, keep: Collection[str]) -> ir.Model:
         value.type = ir.TensorType(_HALF)
     _drop_unused(graph, narrowed)
     return made
+
+
+def _separate_biases(graph: ir.Graph, keep: Collection[str]) -> None:
+    """Add the biases of integer layers behind them.
+
+    The runtime gives a bias int32 codes before any provider sees it (WeightBiasQuantization). Their
+    scale, that of the activation times that of the weight, and the codes themselves do not fit into
+    half precision: 27 dB became 2 on a text recogniser (onnxruntime 1.32).
+    """
+    for node in [one for one in graph if one.op_type in ("Conv", "Gemm") and is_weighted(one)]:
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        array, made = array_of(bias), node.outputs[0]
+        if bias is None or array is None or not is_quantized(node) or name_of(made) in keep:
+            continue
+        places = (1,) * (0 if made.shape is None else len(made.shape) - 2)
+        if node.op_type == "Conv" and not places:
+            continue
+        name = f"{made.name}__bias_added"
+        held = ir.Value(name=name, type=bias.type, shape=ir.Shape((*array.shape, *places)))
+        held.const_value = ir.Tensor(array.reshape(*array.shape, *places), name=name)
+        graph.register_initializer(held)
+        readers = list(made.uses())
+        add = new_node("Add", [made, held], output=made.name or "", like=made)
+        made.name = f"{made.name}__summed"
+        graph.insert_after(node, add)
+        node.resize_inputs(2)
+        for user, index in readers:
+            user.replace_input_with(index, add.outputs[0])
+        for index, output in enumerate(graph.outputs):
+            if output is made:
+                graph.outputs[index] = add.outputs[0]
+        if bias.is_initializer() and not bias.uses():
+            graph.initializers.pop(bias.name or "")
 
 
 def has_half(model: ir.Model) -> bool:
