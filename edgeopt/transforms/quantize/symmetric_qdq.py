@@ -5,7 +5,9 @@ and zero point 0, its weight is int8 behind a DequantizeLinear with one scale a 
 stays float32 (an int32 bias behind a DequantizeLinear is refused), and nothing stands behind it:
 the engine moves the conversions itself, and a pair on a result would force it to leave the layer
 in integers (docs.nvidia.com, "Explicit Quantization"; optimum-onnx's preset for TensorRT). The CPU
-provider computes such a convolution in float: speed there says nothing. Not run on TensorRT.
+provider computes such a convolution in float: speed there says nothing. Not run on TensorRT: where
+a Quantize follows, onnxruntime 1.32 gives a float bias int32 codes by itself at level `basic`
+(WeightBiasQuantization), and whether TensorRT gets to see them is not known.
 
 Must not fire below opset 13, on weights that are no float32 constants, or on a model that came with
 quantizers of its own (`transcode_int8` is for those).
