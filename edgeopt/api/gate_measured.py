@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgeopt.api.device import Device, open_device
+from edgeopt.api.noise import known_floor
 from edgeopt.api.prepare import FEEDS
 from edgeopt.api.providers import choose_provider
 from edgeopt.core import digest as digests
@@ -109,10 +110,21 @@ def _on(
         progress(f"{question.device}: measuring")
         return _once(device, question)
 
+    floor = known_floor(device.fingerprint, question.protocol, _settings(device).text)
+    found = decided(question, once, undecided, lambda: time.monotonic() > end)
     return Answer(
         kind=f"{device.profile.name} {digests.short(device.fingerprint)}",
-        evidence=decided(question, once, undecided, lambda: time.monotonic() > end),
+        evidence=found if floor is None else _with_floor(found, question, floor.floor),
     )
+
+
+def _with_floor(found: Evidences, question: Question, floor: float) -> Evidences:
+    """Evidence of latencies with what the device cannot see of them."""
+    timed = {budget.id for budget in question.budgets if budget.metric.name.startswith("latency")}
+    return {
+        key: replace(one, floor=floor) if key in timed and isinstance(one, Evidence) else one
+        for key, one in found.items()
+    }
 
 
 def decided(
@@ -148,8 +160,7 @@ def _unusable(outcomes: Sequence[Outcome]) -> bool:
 
 
 def _once(device: Device, question: Question) -> Outcome | Failure:
-    chosen = choose_provider(device.entry, device.profile, device.facts)
-    settings = RuntimeSettings(provider=chosen.provider, options=dict(chosen.options))
+    settings = _settings(device)
     energy = any(budget.metric.name == "energy" for budget in question.budgets)
     sensors = [sensor.name for sensor in device.profile.sensors]
     base = question.base or question.model
@@ -165,6 +176,11 @@ def _once(device: Device, question: Question) -> Outcome | Failure:
         identical=base.digest == question.model.digest,
         energy=energy_plan(question.protocol, sensors=sensors) if energy else None,
     )
+
+
+def _settings(device: Device) -> RuntimeSettings:
+    chosen = choose_provider(device.entry, device.profile, device.facts)
+    return RuntimeSettings(provider=chosen.provider, options=dict(chosen.options))
 
 
 def _feeds(question: Question) -> Path:
