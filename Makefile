@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Rooms whose tests measure nothing may share the processors; the others need them alone.
+COMPUTING := $(addprefix tests/,core data estimate field gate graph report search store transforms zoo)
 DEMO_OUT ?= reports/demo
 DEMO_BUDGET ?= 5m
 # Runtimes and BLAS never guess their number of threads in tests: what they find differs by machine.
@@ -46,7 +48,8 @@ lab-test: lab ## all lab tests, the slow ones too
 
 test: check lab ## check, one fetched model, and all tests that need no fetching
 	$(BIN)/python -m pytest -m zoo -k "ppocr-cls"
-	$(BIN)/python -m pytest -m "not zoo and not slow"
+	$(BIN)/python -m pytest -m "not zoo and not slow" -n 2 --dist loadfile $(COMPUTING)
+	$(BIN)/python -m pytest -m "not zoo and not slow" $(COMPUTING:%=--ignore=%)
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .

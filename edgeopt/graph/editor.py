@@ -120,7 +120,7 @@ class Editor:
 
     def set_attribute(self, node: ir.Node, name: str, value: Any) -> None:
         """Set an attribute (a Python value or an `ir.Attr`), or delete it with None."""
-        old = node.attributes.get(name)
+        before = list(node.attributes.values())
         if value is None:
             node.attributes.pop(name, None)
         else:
@@ -131,11 +131,10 @@ class Editor:
             )
             node.attributes[name] = made  # pyright: ignore[reportArgumentType]
 
+        # Their order is part of the bytes: all are put back.
         def restore() -> None:
-            if old is None:
-                node.attributes.pop(name, None)
-            else:
-                node.attributes[name] = old
+            node.attributes.clear()
+            node.attributes.update({each.name: each for each in before})
 
         self._undo.append(restore)
 

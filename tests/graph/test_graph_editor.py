@@ -102,6 +102,18 @@ def test_a_mark_is_a_point_to_go_back_to(
     assert to_bytes(editor.model) == middle
 
 
+def test_a_deleted_attribute_comes_back_to_its_place() -> None:
+    """The order of attributes is part of the bytes."""
+    editor = Editor(graphs.as_graph(graphs.gemm_chain()))
+    node = next(iter(editor.graph))
+    editor.set_attribute(node, "alpha", 0.5)
+    editor.set_attribute(node, "beta", 2.0)
+    mark, before = editor.mark(), to_bytes(editor.model)
+    editor.set_attribute(node, "alpha", None)
+    editor.undo(mark)
+    assert to_bytes(editor.model) == before
+
+
 def test_replace_value_keeps_the_name_and_the_output() -> None:
     """The new producer has the old value's name, also where it is a graph output."""
     model = graphs.gemm_chain()
