@@ -5,9 +5,11 @@ receipt in the lock for the same model, device and protocol; none, which is neve
 """
 
 import datetime
+import math
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgeopt.api.accuracy import Accuracy
@@ -19,7 +21,7 @@ from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import DataSet
 from edgeopt.core.model import Model
 from edgeopt.core.samples import Interval
-from edgeopt.errors import UsageError
+from edgeopt.errors import ConfigError, InconclusiveError, UsageError
 from edgeopt.gate.budget import Budget, Gate
 from edgeopt.gate.config import read_gate
 from edgeopt.gate.evidence import Absent, Evidence
@@ -79,6 +81,11 @@ class _Case:
     data: DataSet | None
     receipts: tuple[Receipt, ...]
 
+    @property
+    def same(self) -> bool:
+        """Whether the model is the base's very file."""
+        return self.base is not None and self.base.model.digest == self.model.digest
+
 
 def check(request: GateRequest, progress: Progress) -> Verdicts:
     """All budgets, judged.
@@ -103,7 +110,7 @@ def update(request: GateRequest, progress: Progress) -> tuple[Path, int]:
         EdgeOptError: As `check`; also where a device does not answer, and then nothing is written.
     """
     with tempfile.TemporaryDirectory(prefix="edgeopt-") as folder:
-        case = _opened(request.checked(), Path(folder), progress)
+        case = _opened(request.checked(), Path(folder), progress, receipts=False)
         found, kinds = _everything(case, Path(folder), progress)
     receipts = {
         (budget.metric.name, budget.device): _receipt(case, budget, evidence, kinds[budget.device])
@@ -116,7 +123,7 @@ def update(request: GateRequest, progress: Progress) -> tuple[Path, int]:
         if budget.metric.kind == "measured" and isinstance(evidence := found[budget.id], Absent)
     ]
     if missing:
-        raise UsageError(
+        raise InconclusiveError(
             f"nothing was written, since not all budgets could be measured: {'; '.join(missing)}",
             where=str(case.gate.lock),
         )
@@ -124,7 +131,9 @@ def update(request: GateRequest, progress: Progress) -> tuple[Path, int]:
     return case.gate.lock, len(receipts)
 
 
-def _opened(request: GateRequest, folder: Path, progress: Progress) -> _Case:
+def _opened(
+    request: GateRequest, folder: Path, progress: Progress, *, receipts: bool = True
+) -> _Case:
     gate = read_gate(request.config)
     path = gate.model if request.model is None else request.model
     model = read_model(path)
@@ -140,7 +149,7 @@ def _opened(request: GateRequest, folder: Path, progress: Progress) -> _Case:
         model=model,
         base=open_base(request.base, path, folder) if request.base else None,
         data=data,
-        receipts=read_lock(gate.lock),
+        receipts=read_lock(gate.lock) if receipts else (),
     )
 
 
@@ -152,12 +161,13 @@ def _everything(
     found: dict[str, Evidence | Absent] = {}
     for budget in case.gate.budgets:
         if budget.metric.kind == "exact":
-            found[budget.id] = exact(budget, case.model, base)
+            with _at(case.gate, budget):
+                found[budget.id] = exact(budget, case.model, base)
         elif budget.metric.kind == "scored":
             found[budget.id] = _scored(case, progress)
     kinds: dict[str, str] = {}
     on_devices = [b for b in case.gate.budgets if b.metric.kind == "measured"]
-    if base is not None and base.digest == case.model.digest:
+    if case.same:
         same = [budget for budget in on_devices if budget.limit is None]
         found |= {b.id: Evidence(value=1.0, origin="exact", same=True) for b in same}
         on_devices = [budget for budget in on_devices if budget not in same]
@@ -191,11 +201,19 @@ def _asked(
     )
 
     def undecided(evidence: Evidences) -> bool:
-        return any(
-            judge(b, evidence[b.id], today=case.request.today).status in UNDECIDED for b in budgets
-        )
+        return any(_open(budget, evidence[budget.id], case) for budget in budgets)
 
     return measured(question, undecided, progress)
+
+
+def _open(budget: Budget, evidence: Evidence | Absent, case: _Case) -> bool:
+    """Whether more measurements may decide it: of a limit also where no base is there."""
+    if isinstance(evidence, Absent):
+        return False
+    if evidence.interval is not None and math.isinf(evidence.interval.high):
+        return True
+    asked = replace(budget, change=None) if evidence.change is None else budget
+    return judge(asked, evidence, today=case.request.today).status in UNDECIDED
 
 
 def _compatible(case: _Case, budget: Budget, answer: Answer) -> Evidence | Absent:
@@ -206,15 +224,34 @@ def _compatible(case: _Case, budget: Budget, answer: Answer) -> Evidence | Absen
     )
     evidence = answer.evidence[budget.id]
     if isinstance(evidence, Evidence):
-        if budget.limit is not None and receipt is not None and receipt.kind != answer.kind:
+        evidence = replace(evidence, same=case.same)
+        other = budget.limit is not None and receipt is not None and receipt.kind != answer.kind
+        if other and receipt is not None and not _worse(budget, evidence, case):
             return Absent(
                 reason=f"{budget.device} is {answer.kind} now, and the lock was written on "
                 f"{receipt.kind}: run `edgeopt gate update` if that is meant",
                 kind="incompatible",
             )
         return evidence
-    told = None if receipt is None else _from(receipt, case)
-    return told or evidence
+    if receipt is None or answer.kind:  # what the device itself says is believed
+        return evidence
+    return _from(receipt, case) or evidence
+
+
+def _worse(budget: Budget, evidence: Evidence, case: _Case) -> bool:
+    """Whether the change alone is missed: it is measured interleaved, so it holds on any board."""
+    alone = replace(budget, limit=None)
+    return judge(alone, evidence, today=case.request.today).status == "fail"
+
+
+@contextmanager
+def _at(gate: Gate, budget: Budget) -> Generator[None]:
+    """What is wrong with a name in a budget is said with the budget's line."""
+    try:
+        yield
+    except ConfigError as error:
+        where = f"{gate.path}:{budget.line}"
+        raise ConfigError(error.what, where=where, hint=error.hint) from error
 
 
 def _from(receipt: Receipt, case: _Case) -> Evidence | None:
@@ -228,6 +265,7 @@ def _from(receipt: Receipt, case: _Case) -> Evidence | None:
         interval=receipt.interval,
         base=receipt.base_value if based else None,
         change=receipt.ratio if based else None,
+        same=case.same,
         note=f"from the lock, measured on {receipt.recorded} on {receipt.kind}",
     )
 

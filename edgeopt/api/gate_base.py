@@ -1,5 +1,6 @@
 """The base model of a comparison: a file, or the same path at another revision in git."""
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from edgeopt.graph.read import read_model
 
 _POINTER = b"version https://git-lfs.github.com/spec"
 _TIMEOUT_S = 120
+_OF_HOOKS = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +41,7 @@ def open_base(spec: str, model: Path, folder: Path) -> Base:
     """
     if not spec.startswith("git:"):
         return Base(model=read_model(Path(spec)), words=spec)
-    reference = spec.removeprefix("git:")
+    reference, model = spec.removeprefix("git:"), model.resolve()
     content = _shown(reference, model)
     made = folder / f"base-{model.name}"
     made.write_bytes(content)
@@ -49,7 +51,7 @@ def open_base(spec: str, model: Path, folder: Path) -> Base:
         raise ModelError(
             error.what,
             where=f"{model.name} at {reference}",
-            hint="a model with external data has to be given as a file: --base FILE",
+            hint="where its data lie in files beside it, give it as a file: --base FILE",
         ) from error
 
 
@@ -78,6 +80,13 @@ def _shown(reference: str, model: Path) -> bytes:
 
 
 def _revision(reference: str, folder: Path) -> None:
+    inside = _git(folder, "rev-parse", "--show-toplevel")
+    if inside.returncode:
+        raise UsageError(
+            f"git cannot be asked here: {_said(inside)}",
+            where=str(folder),
+            hint="give --base FILE",
+        )
     found = _git(folder, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}")
     if found.returncode == 0:
         return
@@ -102,6 +111,8 @@ def _git(
             capture_output=True,
             check=False,
             timeout=_TIMEOUT_S,
+            # A hook of git names a repository by these, which would be taken for the folder's.
+            env={key: value for key, value in os.environ.items() if key not in _OF_HOOKS},
         )
     except FileNotFoundError as error:
         raise UsageError("there is no git here", hint="give --base FILE") from error

@@ -18,7 +18,7 @@ from edgeopt.core.samples import Interval
 from edgeopt.errors import ConfigError, DeviceError
 from edgeopt.gate.budget import Budget
 from edgeopt.gate.evidence import Absent, Evidence
-from edgeopt.gate.pooling import absolute, pooled
+from edgeopt.gate.pooling import absolute, pooled, spread
 from edgeopt.graph.inputs import random_feeds
 from edgeopt.measure.energy import energy_plan
 from edgeopt.measure.feeds import write_feeds
@@ -220,8 +220,10 @@ def _one(budget: Budget, question: Question, usable: Sequence[Outcome]) -> Evide
             change=None if question.base is None else _change(every.ratio, question),
             note=f"{every.fresh_rounds} fresh processes" + (f"; {note}" if note else ""),
         )
-    last = values[-1]
-    return Evidence(value=last.value, origin="measured", interval=last.interval, note=note)
+    # One look says nothing of its spread, and the last of several would be the luckiest.
+    interval = spread([value.value for value in values])
+    told = f"{len(values)} measurements" + (f"; {note}" if note else "")
+    return Evidence(value=interval.value, origin="measured", interval=interval, note=told)
 
 
 def _change(ratio: Interval, question: Question) -> Interval:

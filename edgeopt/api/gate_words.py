@@ -1,10 +1,12 @@
 """`edgeopt gate explain` and `waive`: what a budget means, and accepting one for a while."""
 
 import datetime
+import os
 from pathlib import Path
 from typing import Any
 
 import tomlkit
+from tomlkit.items import AoT
 
 from edgeopt.errors import ConfigError, StorageError, UsageError
 from edgeopt.gate.budget import Budget, Gate
@@ -74,12 +76,28 @@ def waived(config: Path, budget_id: str, *, until: str, reason: str, ceiling: st
         row.add("ceiling", ceiling)
     row.add("until", day)
     row.add("reason", reason.strip())
-    document["gate"].setdefault("waiver", tomlkit.aot()).append(row)
-    try:
-        config.write_text(tomlkit.dumps(document), encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"it cannot be written: {error}", where=str(config)) from error
+    held: Any = document["gate"].setdefault("waiver", tomlkit.aot())
+    if not _is_array_of_tables(held):
+        raise ConfigError(
+            "waivers stand inline in this file", where=str(config), hint="write [[gate.waiver]]"
+        )
+    held.append(row)
+    _replace(config, tomlkit.dumps(document))
     return f"{config}: {budget.id} is waived until {day}"
+
+
+def _is_array_of_tables(item: object) -> bool:
+    return isinstance(item, AoT)
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write aside, then put in place: a full disk costs nothing."""
+    aside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:
+        raise StorageError(f"it cannot be written: {error}", where=str(path)) from error
 
 
 def _budget(gate: Gate, budget_id: str) -> Budget:

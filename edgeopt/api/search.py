@@ -31,6 +31,7 @@ ATTEMPTS = 3
 AHEAD = 2
 """Candidates that are built while the device measures another."""
 CONFIRM_SHARE = 0.4
+_MOMENTARY = ("starved:", "drift:", "swap:", "throttled:")
 """Share of the time that is kept for measuring the best ones again, with fresh processes."""
 
 Progress = Callable[[str], None]
@@ -278,17 +279,23 @@ class Lane:
         return self.host.build(self.bench.prepared, candidate)
 
     def _on_device(self, prepared: Prepared, protocol: Protocol) -> Outcome | Failure:
-        """Measure, on a device that may go away meanwhile.
+        """Measure, on a device that may go away meanwhile; once more where it was disturbed.
 
         Raises:
             DeviceError: It stays away, or cannot do what was asked.
         """
+        again = True
         while True:
             bench = self.bench
             try:
-                return bench.measured(prepared, protocol)
+                outcome = bench.measured(prepared, protocol)
             except ConnectionLostError as error:
                 self.reopened(bench, error)
+                continue
+            if not (again and of_the_moment(outcome) and self.left_s() > 0):
+                return outcome
+            again = False
+            self.progress(f"{self.device}: the machine was too busy; measuring this one again")
 
     def reopened(self, lost: Bench, error: ConnectionLostError) -> None:
         """Open the device again, unless another thread of this lane already did."""
@@ -299,6 +306,16 @@ class Lane:
     def left_s(self) -> float:
         """Seconds of the budget that are left; negative where it is overdrawn."""
         return self.budget_s - (time.monotonic() - self.start_s)
+
+
+def of_the_moment(outcome: Outcome | Failure) -> bool:
+    """Whether a measurement is invalid by what else the machine did just then.
+
+    What the runtime made of the model (all of it fell back to another provider) stays as it is.
+    """
+    if isinstance(outcome, Failure) or outcome.verdict.status != "invalid":
+        return False
+    return any(reason.startswith(_MOMENTARY) for reason in outcome.verdict.reasons)
 
 
 class _Ahead:

@@ -125,14 +125,14 @@ def _inside_github(wanted: list[tuple[str, str, str]]) -> list[tuple[Render, str
 
 def _say(text: str, place: str) -> None:
     if not place:
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
         print(text)
         return
     from edgeopt.errors import StorageError
 
+    mode = "a" if place == os.environ.get("GITHUB_STEP_SUMMARY") else "w"
     try:
-        with Path(place).open(
-            "a" if place == os.environ.get("GITHUB_STEP_SUMMARY") else "w"
-        ) as file:
+        with Path(place).open(mode, encoding="utf-8") as file:
             file.write(text + "\n")
     except OSError as error:
         raise StorageError(f"it cannot be written: {error}", where=place) from error

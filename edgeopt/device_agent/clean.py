@@ -11,6 +11,7 @@ The environment of `device setup` stays: the device's entry names it.
 """
 
 import os
+import sys
 import time
 
 import blobs
@@ -48,7 +49,7 @@ def clean(home, arguments):
     answered = min(began, time.time() - workfolder.KEPT_S)
     count = _Count()
     try:
-        count.agents(home, {each[1] for each in living.values()})
+        count.agents(home, {each[1] for each in living.values()}, answered)
         # Files before the blobs that they are second names of.
         for name, before in (("files", unused), ("blobs", unused), ("engines", unused)):
             count.older(os.path.join(home, name), before)
@@ -71,11 +72,17 @@ class _Count(object):
         self.removed = {}
         self.kept = {}
 
-    def agents(self, home, used):
-        """Files of the agent that no session runs."""
+    def agents(self, home, used, before):
+        """Files of the agent that no session runs, nor one that is about to begin.
+
+        Where a living session could not write down which one it runs, none is touched.
+        """
+        used = used | {os.path.basename(sys.argv[0])}
         for name in os.listdir(home):
             if name.startswith("agent-") and name.endswith(".pyz"):
-                self._one("agents", os.path.join(home, name), name not in used)
+                place = os.path.join(home, name)
+                away = "" not in used and name not in used and os.path.getmtime(place) < before
+                self._one("agents", place, away)
 
     def older(self, folder, before):
         """What was used last before an instant, and is nobody's who still works on it."""

@@ -48,6 +48,10 @@ METRICS = {
 }
 
 
+PAIRED = "latency.p50"
+"""The measured metric of which block beside block gives a change against the base."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """One limit.

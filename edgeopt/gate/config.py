@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from edgeopt.errors import ConfigError, UsageError
-from edgeopt.gate.budget import METRICS, Budget, Gate, Metric, Waiver
+from edgeopt.gate.budget import METRICS, PAIRED, Budget, Gate, Metric, Waiver
 from edgeopt.gate.lines import Place, line_of, lines_of
 from edgeopt.units import parse_bytes, parse_duration_s
 
@@ -117,6 +117,12 @@ class _Reader:
                     *place,
                     key,
                 )
+        if "max_regression" in row and metric.kind == "measured" and metric.name != PAIRED:
+            raise self._wrong(
+                f"only {PAIRED} is measured beside the base, {metric.name} is not: use max",
+                *place,
+                "max_regression",
+            )
         read = points if metric.higher else share
         return (
             self._read(row, mine[0], lambda value: quantity(value, metric.unit), *place),
@@ -143,8 +149,10 @@ class _Reader:
         )
 
     def _rows(self, table: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-        rows = table.get(key, [])
-        if not isinstance(rows, list):
+        rows: Any = table.get(key, [])
+        if not isinstance(rows, list) or not all(
+            isinstance(row, dict) for row in cast("list[Any]", rows)
+        ):
             raise self._wrong(f"write [[gate.{key}]] with two brackets", "gate", key)
         return cast("list[Mapping[str, Any]]", rows)
 

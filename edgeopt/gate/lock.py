@@ -95,10 +95,18 @@ def read_lock(path: Path) -> tuple[Receipt, ...]:
             hint=_AGAIN,
         )
     lines = lines_of(text)
-    rows = cast("Sequence[Mapping[str, Any]]", document.get("receipt", ()))
+    rows: Any = document.get("receipt", [])
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) for row in cast("list[Any]", rows)
+    ):
+        raise ConfigError(
+            "write [[receipt]] with two brackets",
+            where=f"{path}:{line_of(lines, 'receipt')}",
+            hint=_AGAIN,
+        )
     return tuple(
         _receipt(row, f"{path}:{line_of(lines, 'receipt', index)}")
-        for index, row in enumerate(rows)
+        for index, row in enumerate(cast("Sequence[Mapping[str, Any]]", rows))
     )
 
 
@@ -144,9 +152,11 @@ def _same(old: Mapping[str, Any], new: Receipt) -> bool:
 
 
 def _document(path: Path) -> tomlkit.TOMLDocument:
-    if path.exists():
-        read_lock(path)
-        return tomlkit.parse(path.read_text(encoding="utf-8"))
+    try:
+        if read_lock(path):
+            return tomlkit.parse(path.read_text(encoding="utf-8"))
+    except ConfigError:  # changed by hand or of another version: written anew
+        pass
     document = tomlkit.document()
     document.add(tomlkit.comment(_HEAD))
     document.add("version", VERSION)

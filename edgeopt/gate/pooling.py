@@ -26,21 +26,25 @@ def pooled(parts: Sequence[Samples]) -> Samples:
 def absolute(samples: Samples) -> Interval:
     """The median itself, with the 95 % interval that its fresh processes give.
 
-    Student's interval on the logarithms of the medians of rounds: runs of one process share its
-    luck and count as one. From a single round nothing can be said: 0 to infinity.
+    Runs of one process share its luck and count as one.
     """
     numbers = np.asarray(samples.rounds or (0,) * len(samples.blocks))
-    logs = np.array(
-        [
-            np.log(
-                np.median(np.concatenate([samples.blocks[i] for i in np.flatnonzero(numbers == n)]))
-            )
-            for n in dict.fromkeys(numbers.tolist())
-        ]
-    )
+    medians: list[float] = []
+    for number in dict.fromkeys(numbers.tolist()):
+        blocks = [samples.blocks[index] for index in np.flatnonzero(numbers == number)]
+        medians.append(float(np.median(np.concatenate(blocks))))
+    return spread(medians)
+
+
+def spread(values: Sequence[float]) -> Interval:
+    """The mean of repeated positive values with its 95 % interval: Student's, on logarithms.
+
+    A single value says nothing of its own spread: 0 to infinity.
+    """
+    if len(values) < 2 or min(values) <= 0:
+        return Interval(value=float(np.mean(values)), low=0.0, high=float("inf"))
+    logs = np.log(np.array(values))
     centre = float(np.exp(np.mean(logs)))
-    if len(logs) < 2:
-        return Interval(value=centre, low=0.0, high=float("inf"))
     half = student(len(logs) - 1) * float(np.std(logs, ddof=1)) / len(logs) ** 0.5
     return Interval(
         value=centre, low=centre * float(np.exp(-half)), high=centre * float(np.exp(half))

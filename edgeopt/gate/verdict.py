@@ -6,6 +6,7 @@ value over base, with 1 + change + t as its limit. What has no evidence is never
 """
 
 import datetime
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -16,7 +17,11 @@ from edgeopt.gate.evidence import Absent, Evidence
 from edgeopt.units import format_value
 
 Status = Literal["pass", "fail", "waived", "inconclusive", "missing", "device", "incompatible"]
-UNDECIDED = frozenset({"inconclusive", "incompatible"})
+UNDECIDED = frozenset({"inconclusive"})
+_NO_BASE = (
+    "a change is allowed, but nothing is known beside that base model: give --base FILE or "
+    "git:REF, and a device to measure on"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,12 +63,13 @@ def judge(
         waiver: Of this budget.
         today: Waivers end after their last day.
     """
+    if isinstance(evidence, Evidence) and math.isnan(evidence.value):
+        evidence = Absent(reason=f"{budget.metric.title} is no number")
     if isinstance(evidence, Absent):
         return Finding(budget=budget, status=evidence.kind, message=evidence.reason)
     parts = [*_limit(budget, evidence), *_change(budget, evidence)]
     if not parts:
-        reason = "a change is allowed, but there is no base model: give --base FILE or git:REF"
-        return Finding(budget=budget, status="missing", message=reason, evidence=evidence)
+        return Finding(budget=budget, status="missing", message=_NO_BASE, evidence=evidence)
     order: tuple[Status, ...] = ("fail", "missing", "inconclusive", "pass")
     status, message = min(parts, key=lambda part: order.index(part[0]))
     notes = tuple(_notes(budget, evidence))
@@ -76,7 +82,8 @@ def exit_code(findings: Sequence[Finding], *, undecided: str = "fail") -> int:
 
     Args:
         findings: Of all budgets; none at all is 5.
-        undecided: `fail` exits 4, `pass` and `report` do not fail for what noise left open.
+        undecided: `fail` exits 4, `pass` and `report` do not fail for what noise left open. Of
+            what has no evidence, or from another kind of device, nothing is ever let through.
     """
     if not findings:
         return 5
@@ -85,10 +92,12 @@ def exit_code(findings: Sequence[Finding], *, undecided: str = "fail") -> int:
         return 1
     if "device" in statuses:
         return 3
-    if "missing" in statuses or (undecided == "fail" and statuses & UNDECIDED):
+    if statuses & {"missing", "incompatible"}:
         return 4
-    shown = {finding.status for finding in findings}
-    return 0 if shown & {"pass", "waived", "fail"} else 4
+    if undecided == "fail" and "inconclusive" in statuses:
+        return 4
+    known = {"pass", "waived", "fail"} | ({"inconclusive"} if undecided != "fail" else set[str]())
+    return 0 if {finding.status for finding in findings} & known else 4
 
 
 def _limit(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
@@ -110,9 +119,7 @@ def _change(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
     if found.same:
         return [("pass", "the very same file as the base model")]
     if found.base is None:
-        if budget.limit is not None:
-            return [("missing", "there is no base model to compare with: give --base")]
-        return []
+        return [] if budget.limit is None else [("missing", _NO_BASE)]
     if budget.metric.higher:
         change = found.change or _exactly(found.value - found.base)
         allowed = -(budget.change + budget.tolerance)
@@ -121,7 +128,7 @@ def _change(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
         )
         words = f"{text} against the base, allowed -{budget.change * 100:g} points"
         return [(_status(change, allowed, higher=True), words)]
-    change = found.change or _exactly(found.value / found.base if found.base else float("inf"))
+    change = found.change or _exactly(_over(found.value, found.base))
     allowed = 1 + budget.change + budget.tolerance
     interval = "" if found.change is None else f" [{change.low - 1:+.1%}, {change.high - 1:+.1%}]"
     base = said(found.base, budget.metric.unit)
@@ -129,6 +136,12 @@ def _change(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
     words += f", allowed +{budget.change:.1%}"
     words += f" (tolerance {budget.tolerance:.1%})" if budget.tolerance else ""
     return [(_status(change, allowed, higher=False), words)]
+
+
+def _over(value: float, base: float) -> float:
+    if value == base:
+        return 1.0
+    return value / base if base else math.inf
 
 
 def _status(interval: Interval, allowed: float, *, higher: bool) -> Status:

@@ -153,3 +153,44 @@ def test_inside_github_it_annotates_and_summarises(project, edgeopt, monkeypatch
     assert done.code == 1
     assert "::error file=edgeopt.toml,line=5" in done.out
     assert "MISSED" in (project / "summary.md").read_text()
+
+
+def test_the_same_model_is_green_without_a_device(project, edgeopt):
+    """A limit and a change in one budget, a receipt, and a base that is the very same file."""
+    _write(project, MEASURED + 'max_regression = "3%"\n')
+    assert edgeopt("gate", "update", cwd=project).code == 0
+    done = edgeopt("gate", "check", "--no-measure", "--base", "net.onnx", cwd=project)
+    assert done.code == 0, done.out + done.err
+
+
+def test_a_device_that_is_away_writes_no_lock(project, edgeopt):
+    """Also where a receipt is there already."""
+    _write(project, MEASURED.replace("local", "no-such-board.invalid"))
+    done = edgeopt("gate", "update", cwd=project)
+    assert done.code == 4
+    assert not (project / "edgeopt.lock").exists()
+
+
+def test_a_waiver_never_spoils_the_file(project, edgeopt):
+    """Waivers that stand inline are left alone, with the reason."""
+    _write(project, STATIC.replace("[[gate.budget]]", "waiver = []\n[[gate.budget]]"))
+    before = (project / "edgeopt.toml").read_text()
+    words = ("--until", "2999-01-01", "--reason", "x")
+    assert edgeopt("gate", "waive", "size", *words, cwd=project).code == 2
+    assert (project / "edgeopt.toml").read_text() == before
+
+
+def test_an_unknown_profile_is_said_with_its_line(project, edgeopt):
+    """As everything that is wrong in the file."""
+    budget = '[[gate.budget]]\nmetric = "unsupported_ops"\nprofile = "toaster"\nmax = 0\n'
+    _write(project, budget)
+    done = edgeopt("gate", "check", cwd=project)
+    assert done.code == 2
+    assert "edgeopt.toml:5" in done.err
+
+
+def test_outside_a_repository_there_is_no_revision(project, edgeopt):
+    """It says what git says."""
+    done = edgeopt("gate", "check", "--base", "git:HEAD", cwd=project)
+    assert done.code == 2
+    assert "not a git repository" in done.err

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import pytest
 
 from edgeopt.api.host import Host
-from edgeopt.api.search import _Scoring
+from edgeopt.api.search import _Scoring, of_the_moment
+from edgeopt.core.measurement import Failure, Verdict
 from edgeopt.errors import ConnectionLostError
+from edgeopt.measure.runner import Outcome
 
 
 @dataclass
@@ -69,3 +71,30 @@ def test_a_defect_is_no_lost_connection():
 
     with Host() as host, pytest.raises(ValueError, match="no"):
         _Scoring(Lane(host, "a"), fail).result()
+
+
+def _outcome(status, *reasons):
+    return Outcome(
+        values={},
+        absent={},
+        verdict=Verdict(status=status, reasons=reasons),
+        environment={},
+        profile=None,
+        device_s=0.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "again"),
+    [
+        (_outcome("invalid", "drift: the baseline changed", "busy: other work"), True),
+        (_outcome("invalid", "starved: the runs got 10%"), True),
+        (_outcome("invalid", "fallback: everything ran elsewhere"), False),
+        (_outcome("suspect", "drift: the baseline changed"), False),
+        (_outcome("valid"), False),
+        (Failure(stage="load", reason="starved: of nothing"), False),
+    ],
+)
+def test_what_a_busy_machine_spoilt_is_measured_once_more(outcome, again):
+    """Not what is a fact of the model, and not what may be used as it is."""
+    assert of_the_moment(outcome) is again

@@ -65,7 +65,7 @@ def box(tmp_path: Path) -> Iterator[Box]:
 def test_what_was_not_used_for_a_month_goes(box: Box) -> None:
     """Old models, engines, agents and results; younger ones stay; the bytes are their sizes."""
     old = [
-        box.write("agent-0123456789ab.pyz", 10, 5),
+        box.write("agent-0123456789ab.pyz", 10, 7200),
         box.write("blobs/" + "a" * 64, 2000, MONTH_S),
         box.write("engines/old/m.engine", 3000, MONTH_S),
         box.write("results/old.json", 40, 7200),
@@ -126,9 +126,26 @@ import clean
 answer = clean.clean({str(box.cache)!r}, {{"everything": True}})
 """
     found = in_agent(program)
-    assert found["removed"]["agents"] == 2, "the other one, and the one that no session runs"
+    assert found["removed"]["agents"] == 1, "one that has just been sent may be about to begin"
     assert runs.exists()
     assert not gone.exists()
+
+
+def test_a_session_that_could_not_say_its_agent_keeps_them_all(box: Box) -> None:
+    """On a full disk nothing could be written down, and that is when one cleans."""
+    session = box.cache / "sessions" / "session-other"
+    session.mkdir(parents=True)
+    (session / "agent").write_text("")
+    old = box.write("agent-0123456789ab.pyz", 10, MONTH_S)
+    program = f"""
+import fcntl
+held = open({str(session / ".alive")!r}, "w")
+fcntl.flock(held, fcntl.LOCK_EX)
+import clean
+answer = clean.clean({str(box.cache)!r}, {{"everything": True}})
+"""
+    assert "agents" not in in_agent(program)["removed"]
+    assert old.exists()
 
 
 def test_it_waits_while_somebody_measures(box: Box) -> None:

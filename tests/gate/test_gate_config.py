@@ -60,6 +60,12 @@ def test_a_whole_file(tmp_path):
         (SIZE + '[[gate.waiver]]\nbudget = "size"\nuntil = "soon"\n', 8, "must be a day"),
         (SIZE + '[[gate.waiver]]\nbudget = "size"\nuntil = 2027-01-01\n', 6, "needs a reason"),
         ("[gate.budget]\nmetric = 3\n", 3, "two brackets"),
+        ("budget = [1]\n", 3, "two brackets"),
+        (
+            '[[gate.budget]]\nmetric = "load"\ndevice = "b"\nmax_regression = "3%"\n',
+            6,
+            "only latency.p50",
+        ),
     ],
 )
 def test_what_is_wrong_is_said_where(tmp_path, text, line, words):
@@ -137,7 +143,25 @@ def test_a_receipt_written_by_hand_is_refused(tmp_path, old, new):
     assert "gate update" in caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["version = 2\n", "version = \n", "[[receipt]]\n"])
+def test_a_refused_lock_is_written_anew(tmp_path):
+    """As the message says."""
+    path = tmp_path / "edgeopt.lock"
+    write_lock(path, [_receipt(), _receipt(metric="energy")])
+    path.write_text(path.read_text().replace("value = 0.0123", "value = 0.0001"))
+    write_lock(path, [_receipt()])
+    assert [r.metric for r in read_lock(path)] == ["latency.p50"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "version = 2\n",
+        "version = \n",
+        "[[receipt]]\n",
+        "version = 1\n[receipt]\nx = 1\n",
+        "version = 1\nreceipt = 5\n",
+    ],
+)
 def test_locks_of_another_kind(tmp_path, text):
     """Newer, damaged, without a version."""
     path = tmp_path / "edgeopt.lock"

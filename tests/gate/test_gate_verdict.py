@@ -143,8 +143,8 @@ def test_exit_codes(statuses, code):
 def test_undecided_may_pass_and_nothing_may_not():
     """`--inconclusive pass` is about noise, not about evidence that is not there."""
     assert exit_code(_findings("pass", "inconclusive"), undecided="pass") == 0
-    assert exit_code(_findings("inconclusive"), undecided="pass") == 4
     assert exit_code(_findings("pass", "missing"), undecided="pass") == 4
+    assert exit_code(_findings("missing"), undecided="report") == 4
 
 
 def test_warnings_turn_nothing_red():
@@ -172,3 +172,24 @@ def test_a_tolerance_under_the_noise_is_called_out():
     found = Evidence(value=1.0, origin="measured", base=1.0, change=change, floor=0.08)
     notes = judge(_budget(change=0.02), found, today=TODAY).notes
     assert any("8.0%" in note for note in notes)
+
+
+def test_nothing_before_and_nothing_now_is_no_change():
+    """A count of zero beside zero; one beside zero has grown without bound."""
+    budget = _budget(METRICS["unsupported_ops"], change=0.0)
+    same = Evidence(value=0.0, origin="exact", base=0.0)
+    assert judge(budget, same, today=TODAY).status == "pass"
+    grown = Evidence(value=1.0, origin="exact", base=0.0)
+    assert judge(budget, grown, today=TODAY).status == "fail"
+
+
+def test_what_is_no_number_is_no_evidence():
+    """Neither kept nor merely noisy."""
+    found = Evidence(value=float("nan"), origin="scored")
+    assert judge(_budget(ACCURACY, limit=0.9), found, today=TODAY).status == "missing"
+
+
+def test_another_kind_of_device_is_not_noise():
+    """What may pass when noise may is undecided, nothing else."""
+    assert exit_code(_findings("pass", "incompatible"), undecided="pass") == 4
+    assert exit_code(_findings("inconclusive"), undecided="pass") == 0

@@ -6,6 +6,7 @@ https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 import hashlib
 import json
 from typing import Any
+from urllib.parse import quote
 
 from edgeopt import __version__
 from edgeopt.gate.budget import METRICS
@@ -57,7 +58,7 @@ def _result(finding: Finding, verdicts: Verdicts, names: list[str]) -> dict[str,
         "locations": [
             {
                 "physicalLocation": {
-                    "artifactLocation": {"uri": verdicts.path.as_posix()},
+                    "artifactLocation": {"uri": quote(verdicts.path.as_posix())},
                     "region": {"startLine": finding.budget.line},
                 }
             }
