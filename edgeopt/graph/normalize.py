@@ -12,7 +12,8 @@ from collections import Counter
 from typing import cast
 
 import onnx_ir as ir
-from onnx import inliner
+from google.protobuf.message import EncodeError
+from onnx import inliner, shape_inference, version_converter
 from onnx_ir.passes import common
 
 from edgeopt.core.data import Feed
@@ -160,15 +161,33 @@ def _inline(graph: ir.Model, said: list[str]) -> ir.Model:
             common.InlinePass()(graph)
             return graph
         made = inliner.inline_local_functions(to_proto(graph), convert_version=True)
-        return ir.from_proto(made)
+        return _with_imports(ir.from_proto(made), graph)
     except ir.passes.PreconditionError as error:
         raise ModelError(
             f"functions of the model call each other in a circle: {error}",
             hint="export the model again",
         ) from error
-    except (ir.passes.PassError, RuntimeError, ValueError) as error:
-        said.append(f"local functions stay: {error.__cause__ or error}")
+    except (
+        ir.passes.PassError,
+        RuntimeError,
+        ValueError,
+        EncodeError,
+        shape_inference.InferenceError,
+        version_converter.ConvertError,
+    ) as error:
+        said.append(
+            f"local functions stay: {' '.join(str(error.__cause__ or error).split())[:200]}"
+        )
         return graph
+
+
+def _with_imports(inlined: ir.Model, graph: ir.Model) -> ir.Model:
+    """The inlined graph with what only functions imported: the inliner leaves that out."""
+    used = {node.domain for node in inlined.graph.all_nodes()}
+    for function in graph.functions.values():
+        for domain in used & function.opset_imports.keys():
+            inlined.opset_imports.setdefault(domain, function.opset_imports[domain])
+    return inlined
 
 
 def _same_opsets(graph: ir.Model) -> bool:

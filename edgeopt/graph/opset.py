@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 import onnx_ir as ir
-from onnx import defs, helper, version_converter
+from onnx import defs, helper, shape_inference, version_converter
 
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
@@ -16,6 +16,13 @@ from edgeopt.graph.shapes import inferred, skeleton
 STEPS = (21, 20, 19, 18, 17, 16, 15, 14, 13)
 """Versions worth trying below the ceiling, best first."""
 
+_UNCONVERTED = (
+    ModelError,
+    RuntimeError,
+    ValueError,
+    shape_inference.InferenceError,
+    version_converter.ConvertError,
+)
 Types = Mapping[str, onnx.ValueInfoProto]
 
 
@@ -45,7 +52,7 @@ def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, st
         try:
             raised = _converted(graph, version)
             difference = reference.compare(raised)
-        except (ModelError, RuntimeError, ValueError, version_converter.ConvertError) as error:
+        except _UNCONVERTED as error:
             reason = reason or " ".join(str(error).split())[:200]
             continue
         if difference.ok:

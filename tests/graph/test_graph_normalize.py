@@ -286,6 +286,37 @@ def test_functions_are_inlined() -> None:
     assert compare(graphs.as_graph(model), found, graphs.random_feeds(model)).ok
 
 
+@pytest.mark.parametrize("written_for", [17, 18])
+def test_a_domain_that_only_a_function_imports(written_for: int) -> None:
+    """It is imported by the model that has the function's nodes, and the runtime runs that."""
+    body = [
+        helper.make_node("Neg", ["a"], ["t"]),
+        helper.make_node("Gelu", ["t"], ["b"], domain="com.microsoft"),
+    ]
+    opsets = [helper.make_opsetid("", written_for), helper.make_opsetid("com.microsoft", 1)]
+    b = Builder()
+    b.node("Soft", ["x"], "y", domain="local")
+    io = [("x", "float32", ("N", 4))], [("y", "float32", ("N", 4))]
+    model = b.model(*io, opset=18, domains=[("local", 1)])
+    model.functions.append(helper.make_function("local", "Soft", ["a"], ["b"], body, opsets))
+    found = normalize(graphs.as_graph(model))
+    assert operators(found) == ["Neg", "Gelu"]
+    assert found.opset_imports["com.microsoft"] == 1
+    assert compare(graphs.as_graph(model), found, graphs.random_feeds(model)).ok
+
+
+def test_what_the_converter_cannot_infer_keeps_its_opset() -> None:
+    """An operator of a domain that nobody imports: the opset stays, with a note and no trace."""
+    b = Builder()
+    b.node("Gelu", ["x"], "y", domain="com.microsoft")
+    shape = (2, 4)
+    graph = graphs.as_graph(b.model([("x", "float32", shape)], [("y", "float32", shape)], opset=17))
+    graph.opset_imports.pop("com.microsoft", None)
+    found = normalize(graph)
+    assert found.opset_imports[""] == 17
+    assert "opset stays 17" in notes(found)[0]
+
+
 def test_functions_in_a_circle_are_refused() -> None:
     """Two functions that call each other are a ModelError."""
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)]
