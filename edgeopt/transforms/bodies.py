@@ -22,8 +22,8 @@ _ENTERING = frozenset({"rewrite", "fuse", "quantize"})
 def enters(family: ShelfName, transform: Transform) -> bool:
     """Whether a transform may act inside bodies.
 
-    One that must not although its shelf may (it is about the model's inputs) has an attribute
-    `main_graph_only`.
+    One that must not although its shelf may has an attribute `main_graph_only`: it is about the
+    model's inputs, or its site is `*`, which does not say which graph it means.
     """
     kept_out = transform.needs_data or transform.whole_model
     return family in _ENTERING and not (kept_out or getattr(transform, "main_graph_only", False))

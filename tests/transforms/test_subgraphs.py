@@ -26,9 +26,10 @@ from edgeopt.graph.write import to_bytes, weight_bytes, write_model
 from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing.graphs import Builder, as_graph, random_feeds, write
 from edgeopt.testing.quantize_exam import evidence_of, lowered_counts
-from edgeopt.testing.transform_exam import NoEvidence, offer
-from edgeopt.transforms.base import EXACT, STAGES, Rejection
-from edgeopt.transforms.bodies import enters, sites_of
+from edgeopt.testing.transform_exam import NoEvidence, offer, opened
+from edgeopt.transforms.base import EXACT, STAGES, Evidence, Offer, Rejection
+from edgeopt.transforms.bodies import apply_at, enters, sites_of
+from edgeopt.transforms.local_rule import producer_of
 from edgeopt.transforms.replay import Built, Workshop, attempt
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
@@ -204,6 +205,28 @@ def test_an_outer_value_that_a_body_reads_may_be_rewritten(tmp_path: Path) -> No
     assert "BatchNormalization" not in _operators(built.graph)
 
 
+class _Carry:
+    """A careless rule: a node's output becomes its input, wherever that is made."""
+
+    version = 1
+    needs_data = False
+    whole_model = False
+
+    def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
+        """None by itself."""
+        del model, offer
+        return ()
+
+    def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
+        """Replace the value of the site."""
+        del evidence
+        node = producer_of(editor.model, action.site)
+        assert node is not None
+        assert node.inputs[0] is not None
+        editor.replace_value(node.outputs[0], node.inputs[0])
+        return action
+
+
 def test_rules_do_not_carry_values_out_of_a_body(tmp_path: Path) -> None:
     """An Identity of an outer value is what makes it a body's output: it stays."""
     b, then, other = Builder(), Builder(1), Builder(2)
@@ -215,8 +238,39 @@ def test_rules_do_not_carry_values_out_of_a_body(tmp_path: Path) -> None:
     editor = Editor(space.workshop.normalized.clone())
     made = attempt(editor, Action.of("drop_dead", "same"), NoEvidence())
     assert isinstance(made, Rejection)
-    assert "border of a body" in made.reason
+    assert "producer" in made.reason
+    dead = sites_of("rewrite", transform_of("drop_dead")[1], space.workshop.normalized, offer())
+    assert [action.site for action in dead if action.site != "y"] == []
     assert "Identity" in _operators(_exact(space).graph)
+    carried = apply_at("rewrite", _Carry(), editor, Action.of("carry", "same"), NoEvidence())
+    assert isinstance(carried, Rejection)
+    assert "border of a body" in carried.reason
+
+
+@pytest.mark.parametrize("outer", ["first", "x", "w"])
+def test_no_useless_sites_in_bodies(tmp_path: Path, outer: str) -> None:
+    """Whatever drop_dead lists in a body it can do: of outer values only where the body goes on."""
+    b, then, other = Builder(), Builder(1), Builder(2)
+    product(b, "x", "first")
+    b.weight("w", 2, 16)
+    then.node("Relu", [then.node("Identity", [outer], "inside")], "r")
+    then.node("Identity", [then.node("Identity", ["r"], "again")], "end")
+    other.node("Identity", [outer], "same")
+    sides = body(then, "end", []), body(other, "same", [])
+    model = finished(b, branched(b, positive(b, "first", "sign"), "if_y", *sides))
+    graph = opened(model)
+    listed = list(sites_of("rewrite", transform_of("drop_dead")[1], graph, offer()))
+    sites = {action.site for action in listed}
+    assert sites >= {"inside", "again"}
+    assert "same" not in sites
+    for action in listed:
+        assert attempt(Editor(graph.clone()), action, NoEvidence()) == action
+    _near(
+        model.SerializeToString(),
+        to_bytes(_exact(_space(tmp_path, model)).graph),
+        _feeds(1, -1),
+        1e-6,
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,8 +291,7 @@ def test_quantization_without_data_in_both_branches(
     bodies = [body(side, layer(side, f"b{i}"), []) for i, side in enumerate(sides)]
     b = Builder()
     model = finished(b, branched(b, positive(b, "x", "sign"), "if_y", *bodies))
-    space = _space(tmp_path, model)
-    graph = space.workshop.normalized
+    graph = opened(model)
     listed = tuple(sites_of("quantize", transform_of(transform)[1], graph, space.offer))
     first = {action.site: action for action in reversed(listed)}
     assert len(first) == 2 + 2 * (transform == "dynamic_matmul")
@@ -334,3 +387,60 @@ def test_what_stays_float_in_a_body_says_why(tmp_path: Path) -> None:
     profile = profile_nodes(path, RuntimeSettings(), _feeds(1)[0], runs=1)
     (said,) = lowered(profile, graph).stayed
     assert said.startswith("MatMul 'then_mm' stayed float because it lies in a body")
+
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+ENTERING = [
+    (shelf, name)
+    for shelf in ("rewrite", "fuse", "quantize")
+    for name in plugins.SHELVES[shelf].names()
+    if enters(shelf, transform_of(name)[1])  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize(("shelf", "name"), ENTERING)
+def test_a_rule_that_enters_bodies_says_where_it_acts(shelf: str, name: str) -> None:
+    """The site `*` lies in no graph, so that a rule which has it must stay outside of bodies."""
+    texts = [path.read_text(encoding="utf-8") for path in (GOLDEN / shelf / name).glob("before*")]
+    models = [chosen(), *(onnx.parser.parse_model(text) for text in texts)]
+    graphs = [normalize(as_graph(model)) for model in models]
+    rule = transform_of(name)[1]
+    assert "*" not in {action.site for graph in graphs for action in rule.sites(graph, offer())}
+
+
+def _convolved_in_a_branch(free: bool) -> onnx.ModelProto:
+    """If(given) then relu(conv(x)) else -x, with sizes or channels that could be made better."""
+    then, other, b = Builder(1), Builder(2), Builder()
+    then.conv("x", "conv", (4, 6))
+    then.node("Relu", ["conv"], "relu")
+    then.conv("relu", "then", (6, 4))
+    other.node("Neg", ["x"], "other")
+    sides = [
+        helper.make_graph(
+            side.nodes,
+            name,
+            [],
+            [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None)],
+            side.initializers,
+        )
+        for side, name in ((then, "then"), (other, "other"))
+    ]
+    b.node("If", ["given"], "y", then_branch=sides[0], else_branch=sides[1])
+    shape = ("N", 4, "H", "W") if free else (1, 4, 8, 8)
+    return b.model([("x", "float32", shape), ("given", "bool", ())], [("y", "float32", shape)])
+
+
+@pytest.mark.parametrize("free", [True, False])
+def test_what_is_offered_for_a_convolution_in_a_body_applies(tmp_path: Path, free: bool) -> None:
+    """Every step that the search may take can be taken."""
+    model = _convolved_in_a_branch(free)
+    workshop = Workshop(
+        read_model(write(model, tmp_path)),
+        evidence=NoEvidence(),
+        opset_ceiling=21,
+        feed={"x": np.ones((1, 4, 8, 8), np.float32), "given": np.asarray(True)},
+    )
+    space = GraphSpace(workshop, offer(data=False))
+    empty = space.empty()
+    for action in space.legal(empty):
+        workshop.build(workshop.recipe([action]))

@@ -41,6 +41,7 @@ class PadChannels:
     version = 1
     needs_data = False
     whole_model = False
+    main_graph_only = True
 
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action for the whole model, where some group is off the device's grid."""
