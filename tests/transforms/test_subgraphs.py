@@ -291,7 +291,8 @@ def test_quantization_without_data_in_both_branches(
     bodies = [body(side, layer(side, f"b{i}"), []) for i, side in enumerate(sides)]
     b = Builder()
     model = finished(b, branched(b, positive(b, "x", "sign"), "if_y", *bodies))
-    graph = opened(model)
+    space = _space(tmp_path, model)
+    graph = space.workshop.normalized
     listed = tuple(sites_of("quantize", transform_of(transform)[1], graph, space.offer))
     first = {action.site: action for action in reversed(listed)}
     assert len(first) == 2 + 2 * (transform == "dynamic_matmul")

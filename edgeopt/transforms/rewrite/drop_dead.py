@@ -8,9 +8,10 @@ Each only where the model proves it: the types, shapes and constants that are ne
 (a free dimension counts as kept where the target says 0, or is the only -1).
 
 It must not fire where the input of the node is itself an input, an output or a constant of the
-graph and the node makes a graph output (the output must keep its name and a producer of its
-own), on Dropout in training mode or with its mask in use, on nodes with subgraphs, and on
-unused random nodes, which may share a generator. ONNX Runtime computes unused nodes.
+graph, or a value from outside a body, and the node makes a graph output (the output must keep its
+name and a producer of its own), on Dropout in training mode or with its mask in use, on nodes with
+subgraphs, and on unused random nodes, which may share a generator. ONNX Runtime computes unused
+nodes.
 """
 
 from collections.abc import Callable
@@ -48,7 +49,10 @@ def _match(node: ir.Node) -> _Dead | Rejection:
         return refuse("it is not proven that it changes nothing", node)
     if any(_used(output) for output in node.outputs[1:]):
         return refuse("a second output is in use", node)
-    fixed = source.producer() is None or source.is_graph_output()
+    producer = source.producer()
+    # What the output of a body becomes must be made in that body.
+    outside = producer is None or producer.graph is not node.graph
+    fixed = outside or source.is_graph_output()
     if node.outputs[0].is_graph_output() and fixed:
         return refuse("it names a graph output that would lose its own producer", node)
     return _Dead(node, source)
