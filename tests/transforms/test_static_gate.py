@@ -193,6 +193,26 @@ def test_must_not_fire(store: ArtifactStore) -> None:
         assert reason in made.reason
 
 
+@pytest.mark.parametrize("spread", [False, True])
+def test_one_map_for_a_batch_of_gates(spread: bool, store: ArtifactStore) -> None:
+    """A product that broadcasts one map over the samples would lose them: refused."""
+    b = Builder()
+    b.node("GlobalAveragePool", ["x"], "pool")
+    b.node("Sigmoid", ["pool"], "gate")
+    if spread:
+        b.node("Mul", ["z", "gate"], "y")
+    else:
+        b.node("Mul", [b.weight("k", 1, 4, 5, 5), "gate"], "y")
+    inputs = [("x", "float32", (3, 4, 5, 5)), ("z", "float32", (1, 4, 5, 5))][: 1 + spread]
+    model = b.model(inputs, [("y", "float32", (3, 4, 5, 5))])
+    assert PLUGIN.sites(opened(model), offer()) == ()
+    made = PLUGIN.apply(
+        Editor(opened(model)), Action.of("static_gate", "gate"), evidence_of(model, store)
+    )
+    assert isinstance(made, Rejection)
+    assert "batch" in made.reason
+
+
 def test_search_reaches_any_set_of_gates_with_the_layout(tmp_path: Path) -> None:
     """The space offers each gate alone; held gates go with padded channels and spread gates."""
     model = Gates(width=6).model(["spelled", "hardsigmoid", "silu"])

@@ -10,8 +10,8 @@ they were chosen on), so every gate is a decision of its own.
 
 The mean is taken with all gates at work, so that calibrating the graph once serves every set of
 them. It is an artifact: a replay uses the stored one. It must not fire where g is not one number a
-channel computed from the mean of a map, where something else than one product reads it, or where x
-is one pixel itself.
+channel computed from the mean of a map, where something else than one product reads it, where x is
+one pixel itself, or where x is one sample for a batch of gates.
 """
 
 from collections.abc import Sequence
@@ -139,6 +139,9 @@ def _match(gate: ir.Value) -> _Gated | Rejection:
             return refuse("the other factor is no map", user)
         if not isinstance(width := shape[1], int) or source.shape[1] != width:
             return refuse("channels broadcast too", user)
+        made = user.outputs[0].shape
+        if made is None or made[0] != source.shape[0]:
+            return refuse("the batch broadcasts too", user)
         if not _is_gate(gate):
             return refuse("it is not computed from the mean of a map alone", user)
         return _Gated(user, index, gate, source, width, len(shape))
