@@ -3,7 +3,8 @@
 Size only: the runtime undoes the Cast once, when it loads the model, so nothing becomes faster or
 slower. Half the bytes for a relative error of 2^-11 a weight, where int8 would cost too much
 accuracy. Weights that half precision cannot hold are left: beyond 65504, not finite, or nowhere
-above its smallest normal number.
+above its smallest normal number. Scales of integer codes are left too: each must be exact for
+itself, and small ones would lose their digits.
 """
 
 import numpy as np
@@ -14,10 +15,12 @@ from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, new_node
 from edgeopt.transforms.base import Evidence, Offer, Rejection
 from edgeopt.transforms.emulate.half import LARGEST, SMALLEST_NORMAL
+from edgeopt.transforms.groups import QUANTIZERS
 from edgeopt.transforms.quantize._codes import float_weight
 
 NAME = "weight_float16"
 LEAST_ELEMENTS = 1024
+_CODE_BITS = 8
 LEAST_BYTES = 1_000_000
 """Of all such weights together: a smaller model gains nothing worth a trial."""
 
@@ -68,7 +71,18 @@ def _large(graph: ir.Graph) -> list[tuple[ir.Value, npt.NDArray[np.float32]]]:
         array = float_weight(value)
         if array is None or array.size < LEAST_ELEMENTS or value.is_graph_output():
             continue
+        if any(_reads_codes(user) for user, _ in value.uses()):
+            continue
         largest = float(np.abs(array).max())
         if value.uses() and SMALLEST_NORMAL <= largest <= LARGEST:
             found.append((value, array))
     return found
+
+
+def _reads_codes(node: ir.Node) -> bool:
+    """Whether what it reads in float32 may be a scale."""
+    dtypes = (value.dtype for value in node.inputs if value is not None)
+    return node.op_type in QUANTIZERS or any(
+        dtype is not None and dtype.is_integer() and dtype.bitwidth <= _CODE_BITS
+        for dtype in dtypes
+    )
