@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
+from onnx import helper
 
 from edgeopt.core.action import Action
 from edgeopt.core.candidate import RuntimeSettings
@@ -177,6 +178,82 @@ def test_biases_survive_the_runtime(tmp_path: Path) -> None:
             assert np.abs(session.run(feed)["r1"] - wanted).max() < 0.02
 
 
+def near_dead(kind: str, factor: float) -> onnx.ModelProto:
+    """A channel with almost no weights under a large bias, before a second layer."""
+    b = Builder()
+    generator = np.random.default_rng(2)
+    spread = (8, 8, 3, 3) if kind == "Conv" else (8, 8)
+    weight = generator.normal(size=spread).astype(np.float32)
+    weight[(slice(None), 3) if kind == "MatMul" else 3] *= np.float32(factor)
+    bias = b.constant("b", (30 + generator.normal(size=8)).astype(np.float32))
+    w = b.constant("w", weight)
+    if kind == "MatMul":
+        b.node("Add", [b.node("MatMul", ["x", w], "m"), bias], "c")
+    elif kind == "Gemm":
+        b.node("Gemm", ["x", w, bias], "c", transB=1)
+    else:
+        b.node("Conv", ["x", w, bias], "c", kernel_shape=[3, 3], pads=[1, 1, 1, 1])
+    b.node("Relu", ["c"], "r")
+    if kind == "Conv":
+        b.conv("r", "y", (8, 8))
+        shape = (2, 8, 6, 6)
+    else:
+        b.node("MatMul", ["r", b.weight("v", 8, 8)], "y")
+        shape = (6, 8)
+    return b.model([("x", "float32", shape)], [("y", "float32", shape)])
+
+
+@pytest.mark.parametrize("kind", ["Conv", "Gemm", "MatMul"])
+@pytest.mark.parametrize("factor", [1e-4, 1e-6, 1e-9])
+def test_near_dead_channels(kind: str, factor: float, tmp_path: Path) -> None:
+    """The int32 codes that the runtime gives a bias fit, however small the weights beside it."""
+    model = near_dead(kind, factor)
+    made = everywhere(model, tmp_path)
+    check(made)
+    for layer in made.graph:
+        if layer.op_type not in {"Conv", "Gemm", "MatMul"}:
+            continue
+        scales = [
+            array_of(source.inputs[1])
+            for value in layer.inputs[:2]
+            if value is not None and (source := value.producer()) is not None
+        ]
+        held = array_of(layer.inputs[2]) if len(layer.inputs) > 2 else None
+        assert len(scales) == 2
+        if held is not None and scales[0] is not None and scales[1] is not None:
+            assert (np.abs(held) / (scales[0] * scales[1])).max() < 1.01 * 2**30
+    feeds = random_feeds(model, 2, seed=2)
+    plain = [Session(model.SerializeToString()).run(feed)["y"] for feed in feeds]
+    for level in ("off", "basic", "extended", "all"):
+        session = Session(to_bytes(made), RuntimeSettings(optimization=level))
+        noise = [y - session.run(feed)["y"] for y, feed in zip(plain, feeds, strict=True)]
+        assert np.square(noise).sum() < 0.002 * np.square(plain).sum()
+
+
+@pytest.mark.parametrize("first", ["MatMul", "Gemm"])
+def test_tied_weights(first: str, tmp_path: Path) -> None:
+    """One weight read along both axes has codes for each; read twice along one, only once."""
+    b = Builder()
+    w, v = b.weight("w", 8, 6), b.weight("v", 8, 8)
+    b.node(first, ["x", w], "a")
+    b.node("Relu", ["a"], "r")
+    b.node("Gemm", ["r", w], "g", transB=1)
+    b.node("MatMul", [b.node("Relu", [b.node("MatMul", ["g", v], "p")], "q"), v], "y")
+    model = b.model([("x", "float32", (5, 8))], [("y", "float32", (5, 8))])
+    made = everywhere(model, tmp_path)
+    check(made)
+    codes = [
+        node.inputs[0].name
+        for node in made.graph
+        if node.op_type == "DequantizeLinear"
+        and node.inputs[0] is not None
+        and node.inputs[0].is_initializer()
+    ]
+    assert len(codes) == 4
+    assert len(set(codes)) == 3
+    assert sqnr_db(model.SerializeToString(), to_bytes(made), random_feeds(model, 2)) > 15
+
+
 def test_models_with_quantizers_are_left(tmp_path: Path) -> None:
     """A model that came quantized is refused with the reason."""
     model = onnx.ModelProto.FromString(to_bytes(everywhere(graphs.conv_chain(), tmp_path)))
@@ -235,6 +312,27 @@ def test_transcoding_is_exact(data: st.DataObject) -> None:
         new = Session(to_bytes(made), plain).run({"x": x})["y"]
         assert np.abs(np.rint(old / 0.05) - np.rint(new / 0.05)).max() <= steps
         assert steps or np.array_equal(old, new)
+
+
+def test_transcoding_a_named_type() -> None:
+    """From opset 21 on a QuantizeLinear may name uint8 itself; then it must not any more."""
+    model = middle_net(np.arange(12, dtype=np.uint8).reshape(4, 3) * 20)
+    model.opset_import[0].version = 21
+    model.ir_version = 10
+    for node in model.graph.node:
+        if node.op_type == "QuantizeLinear":
+            node.attribute.append(helper.make_attribute("output_dtype", onnx.TensorProto.UINT8))
+    graph = opened(model)
+    before = to_bytes(graph)
+    made = symmetric_form(graph)
+    check(made)
+    assert to_bytes(graph) == before
+    types = [v.dtype for n in made.graph if n.op_type == "QuantizeLinear" for v in n.outputs]
+    assert types == [ir.DataType.INT8] * 2
+    feed = {"x": np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)}
+    plain = RuntimeSettings(optimization="off")
+    old = Session(model.SerializeToString(), plain).run(feed)["y"]
+    assert np.array_equal(old, Session(to_bytes(made), plain).run(feed)["y"])
 
 
 def test_transcoding_exam() -> None:

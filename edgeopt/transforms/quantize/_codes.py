@@ -84,19 +84,25 @@ def float_weight(value: ir.Value | None) -> Array | None:
     return array_of(value)
 
 
-def coded_weight(value: ir.Value, kind: Kind, channels: tuple[int, ...]) -> Coded | None:
+def coded_weight(
+    value: ir.Value, kind: Kind, channels: tuple[int, ...], least: Array | None = None
+) -> Coded | None:
     """The codes of a float32 constant; None where it holds numbers that are not finite.
 
     Args:
         value: The constant.
         kind: Type and range of the codes.
         channels: Axes that the scale keeps when it is one a channel, in order.
+        least: The smallest scale of each channel that something else allows.
     """
     tensor = ir.convenience.get_const_tensor(value)
-    return remembered(tensor, (kind, channels), lambda: _coded(value, kind, channels))
+    key = (kind, channels, None if least is None else least.tobytes())
+    return remembered(tensor, key, lambda: _coded(value, kind, channels, least))
 
 
-def _coded(value: ir.Value, kind: Kind, channels: tuple[int, ...]) -> Coded | None:
+def _coded(
+    value: ir.Value, kind: Kind, channels: tuple[int, ...], least: Array | None
+) -> Coded | None:
     weight = array_of(value)
     assert weight is not None, "the caller found a constant"
     if not np.isfinite(weight).all():
@@ -105,6 +111,9 @@ def _coded(value: ir.Value, kind: Kind, channels: tuple[int, ...]) -> Coded | No
     others = tuple(axis for axis in range(weight.ndim) if axis not in channels)
     over = others if kind.per_channel else tuple(range(weight.ndim))
     spread = np.abs(weight).max(axis=over, keepdims=True, initial=0.0) / np.float32(limit)
+    if least is not None:
+        floor = least.reshape(spread.shape) if kind.per_channel else least.max()
+        spread = np.maximum(spread, floor.astype(np.float32))
     spread = np.where(spread < np.finfo(np.float32).tiny, np.float32(1.0), spread)
     codes = np.clip(np.rint(weight / spread), -limit, limit)
     middle = 128 if kind.dtype == "uint8" else 0

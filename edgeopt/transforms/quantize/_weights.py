@@ -43,6 +43,16 @@ def channel_axis(node: ir.Node) -> int:
     return 1 if shape is None else len(shape) - 1
 
 
+def least_scales(bias: Array, source: Scale) -> Array:
+    """The smallest scale of each weight channel with which int32 codes of its bias fit.
+
+    Args:
+        bias: Float32, one a channel.
+        source: How the activation is coded.
+    """
+    return np.asarray(np.abs(bias) / np.float32(_BIAS_LIMIT * float(source.scale)), np.float32)
+
+
 def quantize_constants(
     editor: Editor, node: ir.Node, source: Scale, action: Action
 ) -> Rejection | None:
@@ -61,7 +71,7 @@ def quantize_constants(
     coded = _coded(node, action)
     if not np.all(np.isfinite(coded.scale)):
         return Rejection(reason="its weight is not finite", nodes=(node.name or "",))
-    least = np.abs(bias).max(initial=0.0) / (_BIAS_LIMIT * float(source.scale))
+    least = least_scales(bias, source).max(initial=0.0)
     if np.any(coded.scale < least):
         coded = _widened(node, action, bias, source)
     _dequantize(editor, node, 1, coded, f"{made}__weight")
@@ -159,7 +169,7 @@ def _codes(node: ir.Node, action: Action, least: Array | None) -> Codes:
 
 def _widened(node: ir.Node, action: Action, bias: Array, source: Scale) -> Codes:
     """Coarser codes for channels whose bias would not fit into int32 (near-dead channels)."""
-    return _codes(node, action, np.abs(bias) / np.float32(_BIAS_LIMIT * float(source.scale)))
+    return _codes(node, action, least_scales(bias, source))
 
 
 def _dequantize(editor: Editor, node: ir.Node, index: int, coded: Codes, role: str) -> None:

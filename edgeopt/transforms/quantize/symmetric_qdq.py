@@ -7,7 +7,8 @@ the engine moves the conversions itself, and a pair on a result would force it t
 in integers (docs.nvidia.com, "Explicit Quantization"; optimum-onnx's preset for TensorRT). The CPU
 provider computes such a convolution in float: speed there says nothing. Not run on TensorRT: where
 a Quantize follows, onnxruntime 1.32 gives a float bias int32 codes by itself at level `basic`
-(WeightBiasQuantization), and whether TensorRT gets to see them is not known.
+(WeightBiasQuantization), and whether TensorRT gets to see them is not known. So that these codes
+fit, a channel with almost no weights under a large bias gets a wider scale.
 
 Must not fire below opset 13, on weights that are no float32 constants, or on a model that came with
 quantizers of its own (`transcode_int8` is for those).
@@ -17,22 +18,24 @@ import numpy as np
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
-from edgeopt.graph.editor import Editor, new_node
+from edgeopt.graph.editor import Editor, array_of, new_node
 from edgeopt.transforms.base import Evidence, Offer, Range, Rejection
 from edgeopt.transforms.groups import (
     activations,
     float_groups,
     hold_groups,
     holds_groups,
+    is_bias,
+    is_constant,
     is_quantized,
     is_weighted,
     name_of,
 )
 from edgeopt.transforms.local_rule import opset_of, refuse
-from edgeopt.transforms.quantize._codes import Kind, coded_weight, float_weight
+from edgeopt.transforms.quantize._codes import Array, Kind, coded_weight, float_weight
 from edgeopt.transforms.quantize._plan import holds_quantizers, method_held
 from edgeopt.transforms.quantize._scale import scale_of
-from edgeopt.transforms.quantize._weights import channel_axis
+from edgeopt.transforms.quantize._weights import channel_axis, least_scales
 
 NAME = "symmetric_qdq"
 OPSET_NEEDED = 13
@@ -125,8 +128,14 @@ def _quantize(
     coded = coded_weight(weight, kind, (axis,))
     if coded is None:
         return refuse("its weight is not finite", node)
+    # Layers that share a weight and its axis share its codes, unless a bias makes them their own.
+    role = f"{weight.name}__{kind.tag}_symmetric_{axis}"
+    least = _least_scales(node, ranges[name_of(value)], weight, axis)
+    if least is not None and np.any(coded.scale < least):
+        coded = coded_weight(weight, kind, (axis,), least)
+        assert coded is not None, "it was finite"
+        role = f"{name_of(node.outputs[0])}__{kind.tag}_symmetric"
     editor.set_input(node, index, _pair(editor, value, ranges[name_of(value)]))
-    role = f"{weight.name}__{kind.tag}_symmetric"
     inputs = [
         editor.initializer(role, coded.codes),
         editor.initializer(f"{role}_scale", np.asarray(coded.scale, np.float32)),
@@ -144,6 +153,21 @@ def _quantize(
     if not weight.uses() and weight.is_initializer() and not weight.is_graph_output():
         editor.drop_initializer(weight)
     return None
+
+
+def _least_scales(node: ir.Node, found: Range, weight: ir.Value, axis: int) -> Array | None:
+    """The smallest scale a channel that the bias of a layer allows; None without a bias."""
+    held = node.inputs[2] if len(node.inputs) > 2 else None
+    for user, _ in node.outputs[0].uses():
+        if held is None and is_bias(user):
+            held = next(value for value in user.inputs if is_constant(value))
+    bias = array_of(held)
+    if bias is None or weight.shape is None:
+        return None
+    sizes = np.abs(bias)
+    sizes = sizes.reshape(-1, sizes.shape[-1]).max(axis=0) if sizes.ndim else sizes
+    width = weight.shape.numpy()[axis]
+    return least_scales(np.broadcast_to(sizes, (width,)), scale_of(found, "int8"))
 
 
 def _pair(editor: Editor, value: ir.Value, found: Range) -> ir.Value:

@@ -129,6 +129,8 @@ def _shift(graph: ir.Graph, value: ir.Value) -> None:
     made = value.producer()
     if made is not None and made.op_type == "QuantizeLinear":
         _set_zero(graph, made)
+        # From opset 21 on it may say uint8 as well; the zero point says the type alone.
+        made.attributes.pop("output_dtype", None)
     for user, _ in value.uses():
         if user.op_type == "DequantizeLinear":
             _set_zero(graph, user)
