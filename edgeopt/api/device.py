@@ -82,14 +82,23 @@ class Boards:
 
 
 @contextmanager
-def open_device(name: str, folder: Path, boards: Boards | None = None) -> Generator[Device]:
+def open_device(
+    name: str, folder: Path, boards: Boards | None = None, *, project: Path | None = None
+) -> Generator[Device]:
     """Start the agent on a device and ask what the device is; ends the agent when left.
+
+    Args:
+        name: As the user gave it.
+        folder: Where the agent's file is kept.
+        boards: Locks of the boards; new ones when left out.
+        project: Folder of the project, whose devices and profiles count; the working directory
+            when left out.
 
     Raises:
         UsageError: No such device.
         DeviceError: It does not answer.
     """
-    device = _opened(name, folder, boards or Boards())
+    device = _opened(name, folder, boards or Boards(), project)
     try:
         yield device
     finally:
@@ -202,8 +211,9 @@ def on_twin(name: str) -> str:
     return f"part of the measurements were taken on its twin {name}"
 
 
-def _opened(name: str, folder: Path, boards: Boards) -> Device:
-    entry = resolve(name, project=Path.cwd())
+def _opened(name: str, folder: Path, boards: Boards, project: Path | None = None) -> Device:
+    project = project or Path.cwd()
+    entry = resolve(name, project=project)
     target = open_target(entry, folder=folder)
     try:
         facts = target.request("probe", deadline_s=PROBE_S)
@@ -216,7 +226,7 @@ def _opened(name: str, folder: Path, boards: Boards) -> Device:
             )
         # A recorded board is not this machine, though it may have been recorded on it.
         board = boards.lock(f"replay {name}" if entry.kind == "replay" else board_of(facts, name))
-        profile, remarks = _profile(entry, facts)
+        profile, remarks = _profile(entry, facts, project)
         shared = SharedBoard(target, board)
         facts = {**facts, **_proven(shared, entry, profile, facts)}
         provider = choose_provider(entry, profile, facts)
@@ -250,8 +260,10 @@ def _proven(
     return {"providers_proven": found["providers"]} if found["ok"] else {}
 
 
-def _profile(entry: DeviceEntry, facts: Mapping[str, Any]) -> tuple[DeviceProfile, tuple[str, ...]]:
-    folders = search_path(Path.cwd())
+def _profile(
+    entry: DeviceEntry, facts: Mapping[str, Any], project: Path
+) -> tuple[DeviceProfile, tuple[str, ...]]:
+    folders = search_path(project)
     if not entry.profile:
         return match_profile(facts, folders), ()
     chosen = fit_profile(load_profile(entry.profile, folders), facts)

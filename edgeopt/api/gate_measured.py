@@ -44,7 +44,7 @@ class Question:
     """What is measured on one device.
 
     Args:
-        config: edgeopt.toml.
+        config: edgeopt.toml; its folder is the project.
         device: Name.
         model: Under the gate.
         base: None measures the model beside itself.
@@ -89,7 +89,9 @@ def measured(question: Question, undecided: Undecided, progress: Callable[[str],
     """
     end = time.monotonic() + question.time_s
     try:
-        with open_device(question.device, question.folder / "agent") as device:
+        # The devices of the file that asks, wherever the command was given.
+        project = question.config.resolve().parent
+        with open_device(question.device, question.folder / "agent", project=project) as device:
             return _on(device, question, undecided, progress, end)
     except ConfigError as error:
         line = question.budgets[0].line

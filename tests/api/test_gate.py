@@ -1,6 +1,7 @@
 """`edgeopt gate` as a project uses it: on this machine, with git, with and without its lock."""
 
 import json
+import platform
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import onnx
 import pytest
 
+from edgeopt import shipped
 from tests.conftest import DIGITS
 
 STATIC = '[[gate.budget]]\nmetric = "size"\nmax = "200 kB"\n'
@@ -194,3 +196,20 @@ def test_outside_a_repository_there_is_no_revision(project, edgeopt):
     done = edgeopt("gate", "check", "--base", "git:HEAD", cwd=project)
     assert done.code == 2
     assert "not a git repository" in done.err
+
+
+def test_the_devices_of_the_file_from_another_folder(project, edgeopt):
+    """`-c sub/edgeopt.toml` measures on that file's own devices, with its own profiles."""
+    device = '[devices.board]\nkind = "local"\nprofile = "ours"\n'
+    _write(project, MEASURED.replace("local", "board") + device)
+    profiles = project / "hardware_profiles"
+    profiles.mkdir()
+    shutil.copy(shipped.folder("hardware_profiles") / "x86-avx2.toml", profiles / "ours.toml")
+    text = (profiles / "ours.toml").read_text().replace('name = "x86-avx2"', 'name = "ours"')
+    machine = platform.machine()
+    (profiles / "ours.toml").write_text(text.replace('"x86_64"', f'"{machine}"'))
+    (project / "elsewhere").mkdir()
+    words = ("gate", "check", "-c", "../edgeopt.toml", "--time", "1s", "--format", "json")
+    done = edgeopt(*words, cwd=project / "elsewhere")
+    (finding,) = json.loads(done.out)["findings"]
+    assert finding["evidence"]["origin"] == "measured", done.out + done.err
