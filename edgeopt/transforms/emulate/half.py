@@ -8,6 +8,7 @@ NVIDIA/TensorRT issue 2709). So it is read from the calibrated ranges instead:
 - a value beyond 65504 overflows;
 - a reduction may add up to more than that before it divides or takes a root: the sum of a
   ReduceMean over n elements is n times its result, whatever is added first;
+- an integer as a float, and what arithmetic makes of it, loses its last digits beyond 2048;
 - a value or a constant that never leaves the subnormals has lost its digits, or is zero; of an
   epsilon only the size matters.
 
@@ -26,15 +27,18 @@ import onnx_ir as ir
 from edgeopt.graph.editor import array_of
 from edgeopt.graph.runtime import observed_shapes
 from edgeopt.transforms.base import Evidence, Range
+from edgeopt.transforms.counts import counted
 from edgeopt.transforms.local_rule import integers
 
 LARGEST = 65504.0
+LARGEST_COUNT = 2048.0
+"""Up to here float16 has all integers."""
 SMALLEST_NORMAL = 2.0**-14
 _SMALLEST_SIZE = 5 * 2.0**-24
 """From here on rounding changes a number by a tenth at most."""
 _MEANS = frozenset({"ReduceMean", "GlobalAveragePool"})
 _SAID = 3
-Problem = Literal["overflow", "sum", "vanishes"]
+Problem = Literal["overflow", "sum", "digits", "vanishes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +48,8 @@ class OutOfHalf:
     Args:
         name: Of the value, or of the constant.
         operator: That makes it; `constant` where nothing does.
-        problem: `overflow`, `sum` (on the way to the result only), or `vanishes`.
+        problem: `overflow`, `sum` (on the way to the result only), `digits` (of integers), or
+            `vanishes`.
         largest: Magnitude that was seen.
     """
 
@@ -64,6 +69,8 @@ class OutOfHalf:
                 f"{what} adds up to {self.largest:.3g} before it divides or takes a root, beyond "
                 "float16's 65504"
             )
+        if self.problem == "digits":
+            return f"{what} counts to {self.largest:.5g}; float16 has all integers to 2048 only"
         return f"{what} is nowhere above {self.largest:.3g}: float16 has no digits for it"
 
 
@@ -99,6 +106,7 @@ def found_in(
         single = value.shape is not None and value.shape.numpy() in ((), (1,))
         least = _SMALLEST_SIZE if single else SMALLEST_NORMAL
         found += _of(value.name or "", "constant", _magnitude(value), 1.0, least)
+    counts = counted(model.graph)
     for value in _computed(model.graph):
         made, name = value.producer(), value.name or ""
         if name not in ranges:
@@ -109,13 +117,15 @@ def found_in(
         summed = 0.0 if one or made is None else _summed(made, largest, shapes)
         if summed * room > LARGEST:
             one = [OutOfHalf(name=name, operator=operator, problem="sum", largest=summed)]
+        if not one and value in counts and largest * room > LARGEST_COUNT:
+            one = [OutOfHalf(name=name, operator=operator, problem="digits", largest=largest)]
         found += one
     return found
 
 
 def sentences(found: Sequence[OutOfHalf], where: str) -> list[str]:
     """What a reader of a float16 result must know, overflows first; a few sentences."""
-    order: tuple[Problem, ...] = ("overflow", "sum", "vanishes")
+    order: tuple[Problem, ...] = ("overflow", "sum", "digits", "vanishes")
     told = sorted(found, key=lambda one: order.index(one.problem))
     lines = [f"in float16 on {where}, {one.sentence}" for one in told[:_SAID]]
     rest = len(told) - _SAID

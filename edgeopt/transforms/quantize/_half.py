@@ -9,7 +9,7 @@ so does what the bodies of If, Loop and Scan see. A constant is copied for those
 float16; an operator that stays reads what it always read.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from functools import cache
 
 import numpy as np
@@ -17,9 +17,11 @@ import onnx
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of, new_node
+from edgeopt.transforms.counts import counted, deciding, reads_counts
 from edgeopt.transforms.emulate.half import LARGEST, SMALLEST_NORMAL, OutOfHalf
 from edgeopt.transforms.groups import (
     QUANTIZERS,
+    WEIGHTED,
     is_constant,
     is_quantized,
     is_weighted,
@@ -32,8 +34,11 @@ _NEVER = QUANTIZERS | frozenset(
         *("Cast", "CastLike", "Constant", "ConstantOfShape", "EyeLike", "Range", "CumSum"),
         *("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike"),
         *("Bernoulli", "Multinomial", "NonMaxSuppression"),
+        *("HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix"),
     }
 )
+_RESULT_TYPES = ("dtype", "output_dtype", "output_datatype")
+"""Attributes that say the type of a result, whatever is read."""
 _BOUNDED = frozenset({"Clip", "Min", "Max", "Where"})
 """Their constants are bounds and fillings: at the end of the range they mean the same."""
 _DIVIDING = frozenset({"Sqrt", "Div", "Reciprocal", "Log", "Pow"})
@@ -50,6 +55,7 @@ def kept_single(model: ir.Model, found: Sequence[OutOfHalf]) -> list[str]:
     tiny = {one.name for one in found if one.problem == "vanishes" and one.operator == "constant"}
     kept: dict[str, None] = {}
     small: set[str] = set()
+    exact = _exact(model, whole)
     for node in model.graph:
         given = [value.name or "" for value in node.inputs if value is not None]
         made = [value.name or "" for value in node.outputs]
@@ -62,7 +68,8 @@ def kept_single(model: ir.Model, found: Sequence[OutOfHalf]) -> list[str]:
         if behind or not tiny.isdisjoint(given):
             small |= set(made)
         elif (
-            whole.isdisjoint([*read, *made])
+            node not in exact
+            and whole.isdisjoint([*read, *made])
             and alone.isdisjoint(made)
             and not (node.op_type in QUANTIZERS and _has_fine_scale(node))
         ):
@@ -70,6 +77,27 @@ def kept_single(model: ir.Model, found: Sequence[OutOfHalf]) -> list[str]:
         kept[name_of(node.outputs[0])] = None
     _keep_norms(model, kept)
     return list(kept)
+
+
+def _exact(model: ir.Model, whole: Set[str]) -> set[ir.Node]:
+    """Operators on counts that must be right to the last digit.
+
+    Those before a size or an index, and all behind a count that float16 has no digits for, up to
+    what no longer counts: the one that reads it too, but for products, which are no counts.
+    """
+    opset = model.graph.opset_imports.get("", 1)
+    counts = counted(model.graph)
+    sizes = deciding(model.graph, counts, lambda user, index: _allows(user, opset, index))
+    found: set[ir.Node] = set()
+    inexact: set[ir.Value] = set()
+    for node in model.graph:
+        own = counts.intersection(node.outputs)
+        read = inexact.intersection(v for v in node.inputs if v is not None)
+        behind = bool(read) and node.op_type not in WEIGHTED and reads_counts(node, counts)
+        if behind or not sizes.isdisjoint(own):
+            found.add(node)
+        inexact |= {value for value in own if behind or value.name in whole}
+    return found
 
 
 def _has_fine_scale(node: ir.Node) -> bool:
@@ -168,7 +196,9 @@ def _separate_biases(graph: ir.Graph, keep: Collection[str]) -> None:
             continue
         name = f"{made.name}__bias_added"
         held = ir.Value(name=name, type=bias.type, shape=ir.Shape((*array.shape, *places)))
-        held.const_value = ir.Tensor(array.reshape(*array.shape, *places), name=name)
+        factor = node.attributes.get_float("beta", 1.0) if node.op_type == "Gemm" else 1.0
+        added = np.asarray(array * np.float32(factor), array.dtype)
+        held.const_value = ir.Tensor(added.reshape((*array.shape, *places)), name=name)
         graph.register_initializer(held)
         readers = list(made.uses())
         add = new_node("Add", [made, held], output=made.name or "", like=made)
@@ -198,7 +228,11 @@ def could_be_half(model: ir.Model) -> bool:
 def _may(node: ir.Node, opset: int) -> bool:
     if node.domain not in ("", "ai.onnx") or not node.outputs:
         return False
-    if any(value is not None and value.dtype is None for value in (*node.inputs, *node.outputs)):
+    held = [value for value in (*node.inputs, *node.outputs) if value is not None]
+    if any(value.dtype is None or not isinstance(value.type, ir.TensorType) for value in held):
+        # Unknown, or a sequence, which has the type of its elements only as a whole.
+        return False
+    if any(node.attributes.get_int(name, 0) == _SINGLE.value for name in _RESULT_TYPES):
         return False
     if node.op_type == "Cast":
         source = node.inputs[0]
