@@ -4,8 +4,9 @@ Weights and activations are float16, with Cast at the borders: inputs and output
 float32. The types stand in the graph, for providers that take no precision flags any more
 (TensorRT with strong typing). An operator stays in float32 where calibration shows that it reads
 or makes what float16 cannot hold, four times as much as was seen included; where it adds up to too
-much on its way; where an epsilon would become zero; and where the action names it (`keep`, names
-of values separated by commas).
+much on its way; where an epsilon would become zero; where it computes a length, a position or an
+index that must be exact (`transforms.counts`); and where the action names it (`keep`, names of
+values separated by commas).
 
 Behind integer actions it makes the rest half: from opset 19 on scales are float16 too, and nothing
 stands between a DequantizeLinear and its layer; below, casts do. Scales that half precision has too
