@@ -1,5 +1,6 @@
 """Opening a study's model and data again, to rebuild what a recipe says."""
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -34,9 +35,7 @@ class Reopened:
         data = self.subject.data
         if data is not None:
             return [data.search.feeds[index] for index in range(min(count, len(data.search)))]
-        return frozen.without_data(
-            self.model, count, frozen.parsed(self.study.options.get("freeze", "").splitlines())
-        )
+        return _without_data(self.model, self.study, count)
 
     def without_optimization(self, settings: RuntimeSettings) -> RuntimeSettings:
         """The same session, graph optimizations off."""
@@ -69,11 +68,20 @@ def reopen(study: Study, workspace: Workspace) -> Reopened:
             where=str(path),
             hint="use `edgeopt replay RECIPE --on MODEL` to carry a recipe over to the new one",
         )
-    return Reopened(
-        study=study,
-        subject=subject,
-        workshop=workshop_for(subject, workspace, int(study.origin.get("opset_ceiling", "21"))),
+    ceiling = int(study.origin.get("opset_ceiling", "21"))
+    # The study's own feed: what normalisation may do is decided on it.
+    feed = None if subject.data is not None else _without_data(subject.model, study, 1)[0]
+    workshop = workshop_for(subject, workspace, ceiling, feed)
+    return Reopened(study=study, subject=subject, workshop=workshop)
+
+
+def _without_data(model: Model, study: Study, count: int) -> Sequence[Feed]:
+    """The random inputs that the study was measured with."""
+    shapes: list[tuple[str, tuple[int, ...]]] = ast.literal_eval(
+        study.options.get("shapes") or "[]"
     )
+    asked = frozen.parsed(study.options.get("freeze", "").splitlines())
+    return frozen.without_data(model, count, asked, shapes=dict(shapes), seed=study.seed)
 
 
 def workshop_for(

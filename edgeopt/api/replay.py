@@ -56,8 +56,7 @@ def replay(
     asked = Recipe.parse(recipe.read_text(encoding="utf-8"))
     subject = open_subject(model, data=data, metric=None, seed=seed, progress=progress)
     with Workspace.open(store) as workspace:
-        shapes = frozen.of_recipe(asked)
-        feed = frozen.without_data(subject.model, 1, shapes)[0] if shapes else None
+        feed = frozen.feed_of(asked, subject.model) if subject.data is None else None
         workshop = workshop_for(subject, workspace, asked.opset or 21, feed)
         built = workshop.build(asked)
         workshop.verify(built)

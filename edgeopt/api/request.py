@@ -63,8 +63,8 @@ class RunRequest:
     wait_s: float = 0.0
     contrib: bool = True
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
-    freeze: Mapping[str, tuple[int | None, ...]] = field(
-        default_factory=dict[str, tuple[int | None, ...]]
+    freeze: Mapping[str, tuple[int | float | None, ...]] = field(
+        default_factory=dict[str, tuple[int | float | None, ...]]
     )
     seed: int = 0
     fresh: bool = False

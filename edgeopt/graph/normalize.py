@@ -30,7 +30,8 @@ from edgeopt.graph.training import in_training_mode
 from edgeopt.graph.write import copy_of, to_proto
 
 _NOTES = "edgeopt.notes"
-_UNNAMED = {"", "?", "None", "unk"}
+UNNAMED = frozenset({"", "?", "None", "unk"})
+"""What exporters write for a free dimension without a name: two of these need not be equal."""
 
 
 def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = None) -> ir.Model:
@@ -219,4 +220,4 @@ def _fresh(name: str, used: Counter[str]) -> str:
 def _is_unnamed(size: int | ir.SymbolicDim) -> bool:
     if isinstance(size, int):
         return size < 0
-    return size.value is None or str(size.value) in _UNNAMED
+    return size.value is None or str(size.value) in UNNAMED

@@ -1,6 +1,7 @@
 """`--freeze`: shapes that built models need to take and no other."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,15 +11,22 @@ from onnx import helper
 
 from edgeopt.api import frozen
 from edgeopt.api.prepare import prepared
-from edgeopt.api.replay import replay
+from edgeopt.api.reopen import reopen
+from edgeopt.api.replay import Replayed, replay
 from edgeopt.api.request import RunRequest
-from edgeopt.api.subject import open_subject
+from edgeopt.api.subject import Subject, open_subject
+from edgeopt.api.workspace import Workspace
 from edgeopt.core.action import Action, Recipe
 from edgeopt.core.model import Model, TensorSpec
 from edgeopt.errors import UsageError
+from edgeopt.graph.normalize import normalize
+from edgeopt.graph.read import open_graph, read_model
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
+from edgeopt.testing.transform_exam import offer
+from edgeopt.transforms.replay import ActionRejected
+from edgeopt.transforms.stages import transform_of
 from tests.conftest import Finished
 
 ASKED = "x=1x3x12x16"
@@ -46,12 +54,28 @@ def _model(*shape: int | str | None) -> Model:
 
 def test_text_reads_back() -> None:
     """Shapes as text, as sizes, and as text again; what stays free is a question mark."""
-    given = {"x": (1, 3, None), "a=b": (2,)}
+    given = {"x": (1, 3, None), "a=b": (2,), "r": (0,), "s": (-1,), "t": (0.5,), "u": (1e-7,)}
     assert frozen.parsed(frozen.texts(given)) == given
-    assert frozen.texts(given) == ["a=b=2", "x=1x3x?"]
+    assert frozen.texts(given) == ["a=b=2", "r=0", "s=-1", "t=0.5", "u=1e-07", "x=1x3x?"]
 
 
-@pytest.mark.parametrize("text", ["", "x", "x=", "=1x3", "x=1xN", "x=0x3", "x=1,3", "x=-1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "x=",
+        "=1x3",
+        "x=1xN",
+        "x=0x3",
+        "x=1,3",
+        "x=-1x3",
+        "x=1x0.5",
+        "x=nan",
+        "x=1e999",
+        "x=٣",
+    ],
+)
 def test_no_shape(text: str) -> None:
     """What is no shape is refused with an example of one."""
     with pytest.raises(UsageError, match="not a shape to freeze"):
@@ -201,3 +225,198 @@ def test_refuses_a_value_that_the_data_do_not_have(tmp_path: Path) -> None:
     frozen.refuse_unfit(frozen.parsed(["rate=8000"]), subject)
     with pytest.raises(UsageError, match="which is not 16000"):
         frozen.refuse_unfit(frozen.parsed(["rate=16000"]), subject)
+
+
+def _subject(*inputs: tuple[str, str, tuple[int | str | None, ...]]) -> Subject:
+    specs = tuple(TensorSpec(name=n, dtype=dtype, shape=shape) for n, dtype, shape in inputs)
+    return Subject(
+        name="m", model=replace(_model(), inputs=specs), data=None, metric_name="", metric=None
+    )
+
+
+def _unlike(folder: Path, dtype: str) -> Path:
+    """x + rate, where rate is a number of a type."""
+    b = Builder()
+    b.node("Cast", ["rate"], "cast", to=onnx.TensorProto.FLOAT)
+    b.node("Add", ["x", "cast"], "y")
+    shape = ("N", 4)
+    model = b.model([("x", "float32", shape), ("rate", dtype, ())], [("y", "float32", shape)])
+    return graphs.write(model, folder)
+
+
+NUMBERS = ("0", "1", "-1", "0.5", "255", "256", "16000", "16000.0", "1e5", "1e300", "9" * 20)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int32", "int64", "float16", "float32"])
+def test_what_is_accepted_of_a_number_is_done(tmp_path: Path, dtype: str) -> None:
+    """Of every type each number is refused with a reason, or is a site and stands in the feed."""
+    model = read_model(_unlike(tmp_path, dtype))
+    subject = Subject(name="m", model=model, data=None, metric_name="", metric=None)
+    graph = normalize(open_graph(model))
+    accepted = 0
+    for text in NUMBERS:
+        asked = frozen.parsed([f"rate={text}"])
+        values = frozen.values(asked, model)
+        sites = transform_of("freeze_value")[1].sites(graph, offer(values=values))
+        if not sites:
+            with pytest.raises(UsageError, match="cannot be"):
+                frozen.refuse_unfit(asked, subject)
+            continue
+        frozen.refuse_unfit(asked, subject)
+        accepted += 1
+        assert [action.site for action in sites] == ["rate"]
+        (feed,) = frozen.without_data(model, 1, asked)
+        assert feed["rate"] == np.asarray(float(text)).astype(dtype)
+        recipe = Recipe(baseline=model.digest, actions=sites)
+        again = frozen.feed_of(Recipe.parse(recipe.text), model)
+        assert again is not None
+        assert again["rate"] == feed["rate"]
+    assert 2 <= accepted < len(NUMBERS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["x=1x3x8x9"], "'H' of input 'x' would be 8 and 9"),
+        (["x=1x3x8x8", "z=2x5"], "'N' of input 'z' would be 1 and 2"),
+        (["z=-1"], "not a shape"),
+        (["z=0.5"], "not a shape"),
+        (["z=0"], "not a shape"),
+        (["k=0.5"], "cannot be 0.5"),
+        (["k=1x1"], "has the shape"),
+        (["s=1"], "cannot be 1"),
+        (["x=?x3x8x8", "z=4x5"], ""),
+        (["x=4x3x8x8", "z=4x?", "k=-7"], ""),
+    ],
+)
+def test_contradictions_are_refused(texts: list[str], reason: str) -> None:
+    """One name is one size, on all inputs; a number is one that the input can be."""
+    subject = _subject(
+        ("x", "float32", ("N", 3, "H", "H")),
+        ("z", "float32", ("N", 5)),
+        ("k", "int64", ()),
+        ("s", "str", ()),
+    )
+    asked = frozen.parsed(texts)
+    if not reason:
+        frozen.refuse_unfit(asked, subject)
+        return
+    with pytest.raises(UsageError, match=reason):
+        frozen.refuse_unfit(asked, subject)
+
+
+def test_a_name_has_its_size_on_the_other_inputs() -> None:
+    """Frozen or given to measure with; unnamed sizes are not equal, and what is free stays 1."""
+    subject = _subject(
+        ("x", "float32", ("N", 3, "H", "?")),
+        ("z", "float32", ("N", 5)),
+        ("w", "float32", ("B", "H")),
+        ("v", "float32", ("?", 2)),
+    )
+    (feed,) = frozen.without_data(subject.model, 1, {"x": (4, 3, 8, 9)})
+    sizes = {name: array.shape for name, array in feed.items()}
+    assert sizes == {"x": (4, 3, 8, 9), "z": (4, 5), "w": (1, 8), "v": (1, 2)}
+    (other,) = frozen.without_data(subject.model, 1, {}, shapes={"x": (2, 3, 7, 6)})
+    assert {name: array.shape[0] for name, array in other.items()} == {
+        "x": 2,
+        "z": 2,
+        "w": 1,
+        "v": 1,
+    }
+    with pytest.raises(UsageError, match="--shape and --freeze differ for 'z'"):
+        frozen.refuse_unfit({"x": (4, 3, 8, 9)}, subject, {"z": (2, 5)})
+
+
+def _replayed(recipe: Recipe, path: Path, data: Path | None) -> Replayed:
+    text = path.parent / "one.recipe"
+    text.write_text(recipe.text, encoding="utf-8")
+    return replay(
+        text,
+        str(path),
+        out=path.parent / "out.onnx",
+        data=None if data is None else str(data),
+        store=path.parent / "store",
+        seed=0,
+        progress=lambda _: None,
+    )
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_a_partly_frozen_recipe_is_replayed(tmp_path: Path, given: bool) -> None:
+    """With data, whose sizes count; and without, where a size that stays free is not known."""
+    path = _gated(tmp_path)
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.random.default_rng(0).normal(size=(40, 3, 12, 6)).astype(np.float32))
+    action = Action.of("freeze_shapes", "x", shape="1x3x12x?")
+    recipe = Recipe(baseline=read_model(path).digest, actions=(action,), opset=17)
+    made = onnx.load(_replayed(recipe, path, data if given else None).path)
+    sizes = made.graph.input[0].type.tensor_type.shape.dim
+    assert [dim.dim_value for dim in sizes] == [1, 3, 12, 0]
+
+
+@pytest.mark.parametrize("value", [0, 1, -1, 0.5, True, 16000])
+def test_every_frozen_number_is_replayed(tmp_path: Path, value: float) -> None:
+    """Also what is not a size."""
+    path = _unlike(tmp_path, "float32")
+    action = Action.of("freeze_value", "rate", value=value)
+    recipe = Recipe(baseline=read_model(path).digest, actions=(action,), opset=17)
+    assert _replayed(recipe, path, None).recipe.actions == (action,)
+    (sentence,) = frozen.said(recipe)
+    assert str(float(value)).removesuffix(".0") in sentence
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        Action.of("freeze_value", "rate", value=10**20),
+        Action.of("freeze_value", "rate", value="much"),
+        Action.of("freeze_value", "other", value=1),
+        Action.of("freeze_shapes", "x", shape="0x4"),
+        Action.of("freeze_shapes", "x", shape="2x5"),
+        Action.of("freeze_shapes", "x"),
+    ],
+)
+def test_what_does_not_fit_names_the_action(tmp_path: Path, action: Action) -> None:
+    """A recipe written by hand or for another model is refused, with the action at fault."""
+    path = _unlike(tmp_path, "uint8")
+    recipe = Recipe(baseline=read_model(path).digest, actions=(action,), opset=17)
+    with pytest.raises(ActionRejected, match="action 1"):
+        _replayed(recipe, path, None)
+
+
+def _strided(folder: Path) -> Path:
+    """Free height and width, opset 13, and a kernel that a small made-up input does not fill."""
+    b = Builder()
+    b.conv("x", "stem", (3, 4), kernel=9, pad=False)
+    b.node("ReduceMean", ["stem"], "y", axes=[2, 3], keepdims=0)
+    free = [("x", "float32", ("N", 3, "H", "W"))], [("y", "float32", ("N", 4))]
+    return graphs.write(b.model(*free, opset=13), folder)
+
+
+@pytest.mark.parametrize("freeze", [{}, {"x": (2, 3, 20, 24)}])
+def test_a_reopened_study_rebuilds_what_was_measured(
+    tmp_path: Path, freeze: dict[str, tuple[int, ...]]
+) -> None:
+    """Byte for byte, also without data: its own inputs decide what normalisation may do."""
+    request = RunRequest(
+        model=str(_strided(tmp_path)),
+        freeze=freeze,
+        shapes={"x": (2, 3, 20, 24)},
+        objectives=("latency",),
+        seed=3,
+        store=tmp_path / "store",
+    ).checked()
+    with prepared(request, lambda _: None, lambda: False, keep=False) as ready:
+        named = dict(ready.spaces["local"].standard())
+        recipe = named["normalize"].recipe if not freeze else named["exact"].recipe
+        built = ready.workshop.build(recipe)
+        measured, study = ready.workshop.feed, ready.study
+    assert built.graph.opset_imports[""] > 13
+    with Workspace.open(tmp_path / "store") as workspace:
+        again = reopen(study, workspace)
+        assert to_bytes(again.workshop.build(built.recipe).graph) == to_bytes(built.graph)
+        feeds = again.feeds(3)
+    assert len(feeds) == 3
+    assert measured is not None
+    np.testing.assert_array_equal(feeds[0]["x"], measured["x"])
+    assert feeds[0]["x"].shape == (2, 3, 20, 24)

@@ -11,6 +11,8 @@ gave (`--freeze`); for these it is exact. It must not fire on inputs of several 
 that the input's type cannot hold, or where nothing reads the input.
 """
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
@@ -77,10 +79,15 @@ def _constant(value: ir.Value, asked: object) -> npt.NDArray[np.generic] | Rejec
     kind = dtype.numpy()
     if kind.kind not in "biuf":
         return Rejection(reason=f"{value.name!r} is no number")
-    with np.errstate(over="ignore"):
-        array = np.asarray(asked).astype(kind)
-    if kind.kind != "f" and array.item() != asked:
-        return Rejection(reason=f"{dtype} does not hold {asked}")
+    unheld = Rejection(reason=f"{dtype} does not hold {asked}")
+    try:
+        with np.errstate(all="ignore"):
+            array = np.asarray(asked).astype(kind)
+    except OverflowError:
+        return unheld
+    infinite = bool(np.isinf(array)) and not math.isinf(asked)
+    if infinite if kind.kind == "f" else array.item() != asked:
+        return unheld
     return np.full([1] * len(shape), array, kind)
 
 
