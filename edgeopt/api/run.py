@@ -33,7 +33,6 @@ from edgeopt.measure.plan import QUICK
 from edgeopt.report.document import ReportContext, document
 from edgeopt.report.files import write_report
 from edgeopt.report.terminal import terminal
-from edgeopt.transforms.replay import transform_of
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.units import format_seconds, parse_drop, parse_duration_s
 
@@ -280,13 +279,7 @@ def _of_devices(ready: Ready, failed: Mapping[str, EdgeOptError]) -> Generator[s
 
 def _peers(spaces: Iterable[GraphSpace]) -> tuple[str, ...]:
     """Labels of what a user would try without edgeopt: the runtime's levels and whole tools."""
-    labels = (
-        label
-        for space in spaces
-        for label, candidate in space.standard()
-        if label not in {"baseline", "normalize"}
-        and all(transform_of(a.transform)[1].whole_model for a in candidate.recipe.actions)
-    )
+    labels = (label for space in spaces for label, _ in space.usual() if label != "normalize")
     return tuple(dict.fromkeys(labels))
 
 

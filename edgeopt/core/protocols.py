@@ -5,7 +5,7 @@ the rooms that call them; `api` hands the one to the other. Each has two to six 
 a verb for the convenience of one caller.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -65,6 +65,10 @@ class Space(Protocol):
 
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
         """What a competent user would try first, by name; the first is the baseline."""
+        ...
+
+    def guesses(self) -> Iterator[tuple[str, Candidate]]:
+        """The same one after the other, each made when it is asked for."""
         ...
 
     def observe(self, recipe: Recipe) -> Arrays:

@@ -15,7 +15,7 @@ class Archive:
 
     def __init__(self, space: Space) -> None:
         self._space = space
-        self._runtime = space.standard()[0][1].runtime
+        self._runtime = next(space.guesses())[1].runtime
         self._keys: set[str] = set()
         self._asked: dict[str, Codes] = {}
         self._codes: dict[Codes, None] = {}

@@ -23,6 +23,7 @@ _VERBS = frozenset(
         "legal",
         "then",
         "standard",
+        "guesses",
         "observe",
         "static_cost",
     }

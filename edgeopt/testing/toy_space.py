@@ -7,7 +7,7 @@ precision, and damage to accuracy has interactions between neighbours: greedy se
 """
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
 
@@ -178,6 +178,10 @@ class ToySpace:
         int8 = [int(c.family in {"rewrite", "quantize"}) for c in self.choices]
         named = (("baseline", none), ("exact", exact), ("int8", int8))
         return tuple((name, Candidate(recipe=self.decode(codes))) for name, codes in named)
+
+    def guesses(self) -> Iterator[tuple[str, Candidate]]:
+        """The same one after the other."""
+        return iter(self.standard())
 
     def observe(self, recipe: Recipe) -> Arrays:
         """`nodes` [sites, 3], `edges` [2, sites], `actions` [rows, 4]; all padded with 0."""

@@ -6,8 +6,9 @@ quantize group with its alternatives, each repair on or off. As *steps* (environ
 search): one action at one site of the graph as it is now.
 """
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
@@ -38,6 +39,7 @@ from edgeopt.transforms.groups import releasable_stem
 from edgeopt.transforms.guesses import HALF, WITH_HALF, first_guesses
 from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
+from edgeopt.transforms.shared import Shared
 from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
 
 V = TypeVar("V")
@@ -92,6 +94,7 @@ class GraphSpace:
         others = {each.text: each for each in runtimes if each != self._runtime}
         self._runtimes = (self._runtime, *others.values())
         self._usual = tuple(usual)
+        self._guesses = Shared(self._first_of_each())
         self._kept = min(kept, max(_FEWEST_KEPT, _KEPT_BYTES // workshop.model.size_bytes))
         self._built: OrderedDict[str, Built] = OrderedDict()
         self._legal: OrderedDict[str, tuple[Action, ...]] = OrderedDict()
@@ -169,30 +172,39 @@ class GraphSpace:
 
         The first few of ours come early, so that the smallest budget holds them.
         """
-        return self._standard
+        return tuple(self.guesses())
 
-    @cached_property
-    def _standard(self) -> tuple[tuple[str, Candidate], ...]:
-        empty = self.empty()
-        ours = [(name, self._candidate(recipe)) for name, recipe in self._everything()]
-        named: list[tuple[str, Candidate]] = [
-            ("baseline", Candidate(recipe=empty, runtime=self._runtime)),
-            *ours[:_OURS_FIRST],
-            *(
-                (f"runtime_{level}", self._candidate(empty, optimization=level))
-                for level in ("basic", "extended")
-            ),
-            *((name, Candidate(recipe=empty, runtime=runtime)) for name, runtime in self._usual),
-        ]
+    def guesses(self) -> Iterator[tuple[str, Candidate]]:
+        """The same one after the other, each decoded when it is asked for.
+
+        Decoding one may take a calibration and the fit of a repair, half a minute on some models.
+        """
+        return iter(self._guesses)
+
+    def usual(self) -> Iterator[tuple[str, Candidate]]:
+        """What a user would try without edgeopt: the runtime's levels and whole tools."""
+        for level in ("basic", "extended"):
+            yield f"runtime_{level}", self._candidate(self.empty(), optimization=level)
+        for name, runtime in self._usual:
+            yield name, Candidate(recipe=self.empty(), runtime=runtime)
         for family in self._families:
             for action in self._listed(family, self.workshop.normalized, whole_model=True):
-                recipe = self.workshop.recipe([action])
-                named.append((label(action), self._candidate(recipe)))
-        named += ours[_OURS_FIRST:]
-        first: dict[str, tuple[str, Candidate]] = {}
+                yield label(action), self._candidate(self.workshop.recipe([action]))
+
+    def _first_of_each(self) -> Iterator[tuple[str, Candidate]]:
+        """All of them, of equal candidates the first."""
+        ours = ((name, self._candidate(recipe)) for name, recipe in self._everything())
+        named = itertools.chain(
+            [("baseline", Candidate(recipe=self.empty(), runtime=self._runtime))],
+            itertools.islice(ours, _OURS_FIRST),
+            self.usual(),
+            ours,
+        )
+        seen: set[str] = set()
         for name, candidate in named:
-            first.setdefault(candidate.key, (name, candidate))
-        return tuple(first.values())
+            if candidate.key not in seen:
+                seen.add(candidate.key)
+                yield name, candidate
 
     def observe(self, recipe: Recipe) -> Arrays:
         """Graph and legal actions as arrays; see `graph.features`."""
@@ -296,27 +308,27 @@ class GraphSpace:
         firsts = [action for one in groups for action in one.alternatives[for_speed(one)]]
         return self._build(self.workshop.recipe([*exact, *firsts]), lenient=True).recipe
 
-    def _everything(self) -> list[tuple[str, Recipe]]:
+    def _everything(self) -> Iterator[tuple[str, Recipe]]:
         """Ours, most promising first."""
         stem = releasable_stem(self._fixpoint.graph)
-        named = first_guesses(self.choices, self._macros, stem)
-        found = [(name, self.decode(codes)) for name, codes in named.items()]
-        found += self._typed(found)
-        if not any(choice.family == "quantize" for choice in self.choices):
-            return found
-        groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
-        alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
-        recipe = self.workshop.recipe(alone)
-        return [*found, ("quantize", self._build(recipe, lenient=True).recipe)]
+        typed: list[tuple[str, Recipe]] = []
+        for name, codes in first_guesses(self.choices, self._macros, stem).items():
+            recipe = self.decode(codes)
+            typed += [(name, recipe)] * (name in WITH_HALF)
+            yield name, recipe
+        yield from self._typed(typed)
+        if any(choice.family == "quantize" for choice in self.choices):
+            groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
+            alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
+            yield "quantize", self._build(self.workshop.recipe(alone), lenient=True).recipe
 
-    def _typed(self, found: Sequence[tuple[str, Recipe]]) -> list[tuple[str, Recipe]]:
+    def _typed(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
         """Of ours those with what stays float in half precision, where that is offered."""
         whole = self._listed("quantize", self._fixpoint.graph, whole_model=True)
         half = [action for action in whole if scheme_of(action) == HALF]
-        bases = [(name, recipe) for name, recipe in found if half and name in WITH_HALF]
-        typed = [self.workshop.recipe([*recipe.actions, *half]) for _, recipe in bases]
-        made = [self._build(recipe, lenient=True).recipe for recipe in typed]
-        return [(f"{name}+{HALF}", one) for (name, _), one in zip(bases, made, strict=True)]
+        for name, recipe in bases if half else ():
+            grown = self.workshop.recipe([*recipe.actions, *half])
+            yield f"{name}+{HALF}", self._build(grown, lenient=True).recipe
 
     def _listed(
         self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False

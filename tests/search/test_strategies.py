@@ -202,3 +202,24 @@ def _hypervolume(name: str, seed: int) -> float:
         for true in [space.true_values(member.candidate.recipe)]
     ]
     return hypervolume(np.array(rows), np.array([1.1, 1.1, 1.0]))
+
+
+def test_static_makes_a_few_at_a_time():
+    """The first are asked for before the last are made; none twice, and none that is known."""
+    made: list[str] = []
+
+    class Slow(ToySpace):
+        def guesses(self):
+            for name, candidate in self.standard():
+                made.append(name)
+                yield name, candidate
+
+    space = Slow()
+    strategy = STRATEGIES.load("static")(space, seed=0, objectives=OBJECTIVES)
+    first = strategy.ask(1)
+    assert made == ["baseline"]
+    second = space.standard()[1][1]
+    strategy.tell(ToyDevice(space).measure([second]))
+    assert [c.key for c in strategy.ask(10)] == [space.standard()[2][1].key]
+    assert strategy.ask(10) == ()
+    assert len(first) == 1

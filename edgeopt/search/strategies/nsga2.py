@@ -45,7 +45,7 @@ class Nsga2:
         self._objectives = objectives
         self._mating = mating
         self._generator = np.random.default_rng(seed)
-        self._runtime = space.standard()[0][1].runtime
+        self._runtime = next(space.guesses())[1].runtime
         self._told: dict[Codes, Trial] = {}
         self._asked: dict[str, Codes] = {}
         self._keys: set[str] = set()

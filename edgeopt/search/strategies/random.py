@@ -21,7 +21,7 @@ class Random:
     def __init__(self, space: Space, seed: int) -> None:
         self._space = space
         self._generator = np.random.default_rng(seed)
-        self._runtime = space.standard()[0][1].runtime
+        self._runtime = next(space.guesses())[1].runtime
         self._seen: set[str] = set()
 
     def ask(self, count: int) -> Sequence[Candidate]:

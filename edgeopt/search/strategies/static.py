@@ -1,6 +1,6 @@
 """`static`: what a competent user would try first, in a fixed order. The control of all others."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.estimates import Estimator
@@ -8,31 +8,40 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
 
+AT_ONCE = 3
+
 
 class Static:
-    """The space's standard candidates, each once.
+    """The space's standard candidates, each once and a few at a time.
+
+    The first are measured before the last are made, which takes minutes on some models.
 
     Attributes:
-        labels: Candidate key to the name under which people know the candidate.
+        labels: Candidate key to the name under which people know the candidate, of those that
+            were asked for.
     """
 
     def __init__(self, space: Space) -> None:
-        self._waiting: dict[str, Candidate] = {}
-        labels: dict[str, str] = {}
-        for name, candidate in space.standard():
-            self._waiting.setdefault(candidate.key, candidate)
-            labels.setdefault(candidate.key, name)
-        self.labels: Mapping[str, str] = labels
+        self._guesses = space.guesses()
+        self._known: set[str] = set()
+        self.labels: dict[str, str] = {}
 
     def ask(self, count: int) -> Sequence[Candidate]:
         """The next ones in order."""
-        chosen = list(self._waiting)[:count]
-        return tuple(self._waiting.pop(key) for key in chosen)
+        found: list[Candidate] = []
+        while len(found) < min(count, AT_ONCE):
+            name, candidate = next(self._guesses, ("", None))
+            if candidate is None:
+                break
+            self.labels.setdefault(candidate.key, name)
+            if candidate.key not in self._known:
+                self._known.add(candidate.key)
+                found.append(candidate)
+        return tuple(found)
 
     def tell(self, trials: Sequence[Trial]) -> None:
         """What others have measured already is not asked for again."""
-        for trial in trials:
-            self._waiting.pop(trial.candidate.key, None)
+        self._known.update(trial.candidate.key for trial in trials)
 
 
 def make(
