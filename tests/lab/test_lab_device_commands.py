@@ -63,6 +63,7 @@ def test_clean_spares_what_a_session_uses(
     before.close()
     old = board.cache / "agent-0123456789ab.pyz"
     old.write_bytes(b"old")
+    os.utime(old, (1, 1))  # one that has just been sent may be about to begin
     target = reach(board.entry)
     places = [target.put(path) for path in (model, feeds)]
     done = edgeopt("device", "clean", board.name, "--all", "--json")
