@@ -1,14 +1,14 @@
 """`edgeopt gate explain` and `waive`: what a budget means, and accepting one for a while."""
 
 import datetime
-import os
 from pathlib import Path
 from typing import Any
 
 import tomlkit
 from tomlkit.items import AoT
 
-from edgeopt.errors import ConfigError, StorageError, UsageError
+from edgeopt.core.written import write_whole
+from edgeopt.errors import ConfigError, UsageError
 from edgeopt.gate.budget import Budget, Gate
 from edgeopt.gate.config import quantity, read_gate
 from edgeopt.gate.lock import read_lock
@@ -82,22 +82,18 @@ def waived(config: Path, budget_id: str, *, until: str, reason: str, ceiling: st
             "waivers stand inline in this file", where=str(config), hint="write [[gate.waiver]]"
         )
     held.append(row)
-    _replace(config, tomlkit.dumps(document))
+    text = tomlkit.dumps(document)
+    write_whole(
+        config,
+        text,
+        what="the file cannot be written",
+        hint="free space there, or see its permissions",
+    )
     return f"{config}: {budget.id} is waived until {day}"
 
 
 def _is_array_of_tables(item: object) -> bool:
     return isinstance(item, AoT)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write aside, then put in place: a full disk costs nothing."""
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        aside.write_text(text, encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        raise StorageError(f"it cannot be written: {error}", where=str(path)) from error
 
 
 def _budget(gate: Gate, budget_id: str) -> Budget:

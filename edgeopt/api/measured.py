@@ -4,9 +4,7 @@ One JSON file a result in the workspace's folder `measured/`. Only what may be u
 invalid measurement is no knowledge. A file that cannot be read counts as none.
 """
 
-import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ from typing import Any
 
 from edgeopt.core import digest as digests
 from edgeopt.core.codec import decode, encode
-from edgeopt.errors import StorageError
+from edgeopt.core.written import write_whole
 from edgeopt.measure.runner import Outcome
 
 FORMAT = 1
@@ -72,19 +70,12 @@ class MeasuredStore:
             "outcome": encode(outcome),
         }
         path = self._path(key)
-        aside = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            aside.write_text(json.dumps(document), encoding="utf-8")
-            aside.replace(path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                aside.unlink(missing_ok=True)
-            raise StorageError(
-                f"the result cannot be kept: {error.strerror or error}",
-                where=str(self.folder),
-                hint="free space there, or choose another folder with --store",
-            ) from error
+        write_whole(
+            path,
+            json.dumps(document),
+            what="the result cannot be kept",
+            hint="free space there, or choose another folder with --store",
+        )
 
     def _path(self, key: Mapping[str, Any]) -> Path:
         text = json.dumps(encode(key), sort_keys=True)

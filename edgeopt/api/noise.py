@@ -6,7 +6,6 @@ It is kept by the device's fingerprint, the protocol and the runtime settings: a
 power mode or runtime version is another device.
 """
 
-import contextlib
 import json
 import os
 import tempfile
@@ -25,7 +24,8 @@ from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.codec import decode, encode
 from edgeopt.core.measurement import Failure
 from edgeopt.core.model import Model
-from edgeopt.errors import InconclusiveError, StorageError, UsageError
+from edgeopt.core.written import write_whole
+from edgeopt.errors import InconclusiveError, UsageError
 from edgeopt.graph.inputs import random_feeds
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.measure.plan import Protocol, protocol
@@ -99,19 +99,12 @@ def keep_floor(found: NoiseFloor, folder: Path | None = None) -> None:
         StorageError: It cannot be written.
     """
     path = _path(folder or noise_folder(), found.fingerprint, found.protocol, found.runtime)
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(json.dumps(encode(found)), encoding="utf-8")
-        aside.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise StorageError(
-            f"the noise floor cannot be kept: {error.strerror or error}",
-            where=str(path.parent),
-            hint="free space there, or set XDG_CACHE_HOME",
-        ) from error
+    write_whole(
+        path,
+        json.dumps(encode(found)),
+        what="the noise floor cannot be kept",
+        hint="free space there, or set XDG_CACHE_HOME",
+    )
 
 
 def calibrate(

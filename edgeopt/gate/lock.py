@@ -15,7 +15,8 @@ import tomlkit
 
 from edgeopt.core import digest as digests
 from edgeopt.core.samples import Interval
-from edgeopt.errors import ConfigError, StorageError
+from edgeopt.core.written import write_whole
+from edgeopt.errors import ConfigError
 from edgeopt.gate.lines import line_of, lines_of
 
 VERSION = 1
@@ -127,10 +128,13 @@ def write_lock(path: Path, receipts: Sequence[Receipt]) -> None:
             rows[places[0]].update(row)
         else:
             rows.append(row)
-    try:
-        path.write_text(tomlkit.dumps(document), encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"it cannot be written: {error}", where=str(path)) from error
+    text = tomlkit.dumps(document)
+    write_whole(
+        path,
+        text,
+        what="the lock cannot be written",
+        hint="free space there, or see its permissions",
+    )
 
 
 _AGAIN = "run `edgeopt gate update`, which measures and writes it"

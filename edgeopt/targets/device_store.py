@@ -1,8 +1,6 @@
 """Writing the user's devices file: comments and order stay, defaults are not written."""
 
-import contextlib
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from edgeopt.core.device import DeviceEntry
-from edgeopt.errors import ConfigError, StorageError, UsageError
+from edgeopt.core.written import write_whole
+from edgeopt.errors import ConfigError, UsageError
 from edgeopt.targets.device_tables import KEYS, entry_from
 from edgeopt.targets.devices import LOCAL, check_name, devices_file
 
@@ -96,19 +95,5 @@ def _read(path: Path) -> Any:
 
 def _write(path: Path, text: str) -> None:
     """Aside and renamed; a link (dotfiles kept elsewhere) stays a link."""
-    place = path.resolve()
-    aside = place.with_name(f"{place.name}.part-{os.getpid()}")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        aside.write_text(text, encoding="utf-8")
-        if place.exists():
-            aside.chmod(place.stat().st_mode & 0o777)
-        aside.replace(place)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise StorageError(
-            f"the devices file cannot be written: {error.strerror or error}",
-            where=str(place),
-            hint="name another file with EDGEOPT_DEVICES",
-        ) from error
+    hint = "name another file with EDGEOPT_DEVICES"
+    write_whole(path, text, what="the devices file cannot be written", hint=hint)
