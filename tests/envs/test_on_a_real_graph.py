@@ -82,3 +82,17 @@ def test_pruning_pays(space: GraphSpace):
     ]
     assert np.allclose(info["vector_reward"], expected)
     assert info["vector_reward"][0] > 0
+
+
+def test_the_flat_environment_changes_real_graphs(space: GraphSpace):
+    """Random pairs: each that succeeds gives another graph that builds, and costs as it counts."""
+    reward = envs.FlatReward(latency="macs")
+    env = envs.make_flat(space, envs.StaticCostEvaluator(space), reward=reward, max_steps=12)
+    generator = np.random.default_rng(1)
+    env.reset(seed=0)
+    seen = {env.recipe.digest}
+    for _ in range(12):
+        *_, info = env.step(generator.integers([4, len(env.layers)]))
+        seen.add(info["recipe"])
+    assert len(seen) > 1
+    assert env.costs["macs"] == space.static_cost(env.recipe)["macs"]
