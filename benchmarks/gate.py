@@ -1,10 +1,15 @@
 """How often the gate is wrong: a model against itself, and against itself slowed down.
 
     python benchmarks/gate.py [--runs 2000] [--slowdown 0.1] [--allowed 0.05]
+    python benchmarks/gate.py --real MODEL.onnx --data DATA.npz [--runs 20] [--device local]
 
-The device is simulated; what follows a measurement is the gate's own code. Every process has a luck
-of its own (two sessions of one file differ for their whole life), the machine drifts slowly through
-all of them and stalls now and then, and neighbouring runs are alike (an autoregressive process).
+Without --real the device is simulated; what follows a measurement is the gate's own code. Every
+process has a luck of its own (two sessions of one file differ for their whole life), the machine
+drifts slowly through all of them and stalls now and then, and neighbouring runs are alike (an
+autoregressive process).
+
+With --real everything is: `edgeopt gate check` with the file as base model, first on the same net
+under another digest, then on one that does the given share more work and computes the same.
 """
 
 import argparse
@@ -126,16 +131,40 @@ def _model(digest: str) -> Model:
 def main() -> None:
     """Count verdicts of both kinds of runs."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--runs", type=int, default=2000)
+    options.add_argument("--runs", type=int, default=0, help="of each kind: 2000, or 20 real ones")
     options.add_argument("--slowdown", type=float, default=0.10)
     options.add_argument("--allowed", type=float, default=0.05)
+    options.add_argument("--real", type=Path, default=None, metavar="MODEL")
+    options.add_argument("--data", default="")
+    options.add_argument("--device", default="local")
+    options.add_argument("--time", type=float, default=300.0, help="seconds of one real run")
+    options.add_argument("--protocol", default="normal")
     given = options.parse_args()
+    if given.real is not None:
+        _real(given)
+        return
+    runs = given.runs or 2000
     for name, slow in (("itself", 0.0), (f"{given.slowdown:.0%} slower", given.slowdown)):
-        statuses = Counter(
-            simulated(seed, slow, given.allowed, Noise()) for seed in range(given.runs)
+        statuses = Counter(simulated(seed, slow, given.allowed, Noise()) for seed in range(runs))
+        told = ", ".join(f"{status} {n / runs:.2%}" for status, n in statuses.most_common())
+        print(f"{runs} runs against {name}, {given.allowed:.0%} allowed: {told}", flush=True)
+
+
+def _real(given: argparse.Namespace) -> None:
+    import gate_real  # what a simulation needs not: onnx, and the folder beside this file
+
+    gate_real.run(
+        gate_real.Real(
+            model=given.real,
+            data=given.data,
+            device=given.device,
+            runs=given.runs or 20,
+            slowdown=given.slowdown,
+            allowed=given.allowed,
+            time_s=given.time,
+            protocol=given.protocol,
         )
-        told = ", ".join(f"{status} {n / given.runs:.2%}" for status, n in statuses.most_common())
-        print(f"{given.runs} runs against {name}, {given.allowed:.0%} allowed: {told}", flush=True)
+    )
 
 
 if __name__ == "__main__":
