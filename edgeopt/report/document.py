@@ -10,14 +10,17 @@ from typing import Any
 
 from edgeopt.core.front import Front, cost_matrix, front_of, strongest
 from edgeopt.core.indicators import knee
+from edgeopt.core.layers import LayerTable
 from edgeopt.core.objective import Objective
 from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
-from edgeopt.report import across, findings
+from edgeopt.report import across, findings, layers
 from edgeopt.report.costs import ledger
 from edgeopt.report.devices import about, environments
 from edgeopt.report.picks import Pick, picks, verdict
 from edgeopt.report.points import Point, Setting, identity, point
+from edgeopt.report.progress import progress
+from edgeopt.report.quality import quality
 from edgeopt.report.words import quantity
 
 SCHEMA_VERSION = 1
@@ -48,6 +51,9 @@ class ReportContext:
         profiles: Device to the kind of device it is.
         objectives_of: Device to its objectives, where its bounds are its own.
         decidable_drop_of: Device to the smallest decidable drop there, where it is its own.
+        layer_tables: Digest of a built file to its layers.
+        layers_absent: Why a table that should be there is not.
+        rivals: Other searches of the same question, by name.
     """
 
     models: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -70,6 +76,9 @@ class ReportContext:
         default_factory=dict[str, tuple[Objective, ...]]
     )
     decidable_drop_of: Mapping[str, float] = field(default_factory=dict[str, float])
+    layer_tables: Mapping[str, LayerTable] = field(default_factory=dict[str, LayerTable])
+    layers_absent: str = layers.UNBUILT
+    rivals: Mapping[str, tuple[Trial, ...]] = field(default_factory=dict[str, tuple[Trial, ...]])
 
     def on(self, device: str) -> "ReportContext":
         """The context with what holds on one device."""
@@ -83,6 +92,7 @@ class ReportContext:
 def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> dict[str, Any]:
     """Everything a report says, as a JSON object with a `schema_version`."""
     devices = {name: _device(name, study, trials, context.on(name)) for name in study.devices}
+    shown = _add_layers(devices, trials, context)
     return {
         "schema_version": SCHEMA_VERSION,
         "created": context.created,
@@ -106,11 +116,61 @@ def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> d
         "in_vain": {name: found["in_vain"] for name, found in devices.items()},
         "unknown": {name: found["unknown"] for name, found in devices.items()},
         "checked": {name: found["checked"] for name, found in devices.items()},
+        "layers": shown,
+        "quality": {name: found["quality"] for name, found in devices.items()},
+        "progress": {name: found["progress"] for name, found in devices.items()},
         "failures": findings.failures(trials),
         "ledger": ledger(trials, study.devices),
         "report": context.report,
         "reproduce": _reproduce(study, trials, context),
     }
+
+
+def tabled(study: Study, trials: Sequence[Trial], context: ReportContext) -> list[Trial]:
+    """The trials whose layers a report shows: on each device the front, the given model and peers.
+
+    What would be taken or shipped is always one of them.
+    """
+    found: list[Trial] = []
+    for name in study.devices:
+        known = context.on(name)
+        mine = strongest(trial for trial in trials if trial.device == name)
+        numbers = {
+            t.number for t in front_of(mine, known.objectives or study.objectives, name).members
+        }
+        base = _baseline(mine)
+        for trial in mine:
+            given = base is not None and trial.candidate.key == base.candidate.key
+            usual = trial.label in context.peer_labels
+            if trial.measurement is not None and (trial.number in numbers or given or usual):
+                found.append(trial)
+    return found
+
+
+def _add_layers(
+    devices: Mapping[str, dict[str, Any]], trials: Sequence[Trial], context: ReportContext
+) -> dict[str, Any]:
+    """Give each point its layers, or why it has none; the tables that they point into."""
+    by_id = {identity(trial): trial for trial in trials}
+    shown = [p for found in devices.values() for p in found["points"] if _is_tabled(p)]
+    tables = layers.Tables.of(context.layer_tables, [p["model_digest"] for p in shown])
+    for each in (p for found in devices.values() for p in found["points"]):
+        table = context.layer_tables.get(each["model_digest"]) if _is_tabled(each) else None
+        each["layers"] = None
+        each["layers_absent"] = context.layers_absent if _is_tabled(each) else layers.UNTABLED
+        if table is not None:
+            outcome = by_id[each["id"]].measurement
+            lowered = None if outcome is None else outcome.lowered
+            key = tables.keys[each["model_digest"]]
+            each["layers"] = layers.executed(table, key, lowered, tables.strings)
+            each["layers_absent"] = ""
+    return {"strings": list(tables.strings.found), "tables": tables.columns}
+
+
+def _is_tabled(point: Point) -> bool:
+    return point["standing"] == "front" or (
+        point["role"] in {"baseline", "peer"} and bool(point["metrics"])
+    )
 
 
 def quality_metric(objectives: Sequence[Objective]) -> str:
@@ -147,11 +207,11 @@ def _device(
         front=front,
     )
     said = _verdict(points, base, shipped, study, setting, context)
-    quality, kind = setting.quality, context.profiles.get(name, "")
-    note = None if setting.baseline is None else setting.baseline.value(quality)
+    kind = context.profiles.get(name, "")
+    note = None if setting.baseline is None else setting.baseline.value(setting.quality)
     notes = () if note is None else (note.note,)
     return {
-        "about": about(name, trials, setting.baseline, kind, quality),
+        "about": about(name, trials, setting.baseline, kind, setting.quality),
         "taken": next((trial for trial in mine if identity(trial) == said["take"]), None),
         "baseline": base,
         "shipped": shipped,
@@ -159,6 +219,12 @@ def _device(
         "points": points,
         "picks": _picks(members, base, bend, setting.quality),
         "verdict": said,
+        "quality": quality(mine, points),
+        "progress": progress(
+            [trial for trial in trials if trial.device == name],
+            objectives,
+            {k: [t for t in each if t.device == name] for k, each in context.rivals.items()},
+        ),
         "in_vain": findings.in_vain(evidence, trials, name),
         "unknown": [*findings.unknown(evidence, study, context), *context.unknown],
         "checked": [*findings.checked(evidence, context.samples, notes), *context.checked],

@@ -19,6 +19,11 @@ def number(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def rounded(value: float, digits: int) -> float:
+    """To so many significant digits: what a report stores of values that nobody reads further."""
+    return float(f"{value:.{digits}g}")
+
+
 def quantity(value: float, unit: str, interval: Interval | None = None) -> str:
     """`8.12 ms [8.05, 8.2]`; the unit is not repeated in the brackets where it is the same."""
     text = format_value(value, unit)

@@ -6,7 +6,8 @@ import numpy as np
 
 from edgeopt.core.action import Action, Recipe
 from edgeopt.core.candidate import Candidate
-from edgeopt.core.lowered import Lowered
+from edgeopt.core.layers import SAME_DB, BuiltLayer, LayerTable
+from edgeopt.core.lowered import Layer, Lowered, Precision
 from edgeopt.core.measurement import Failure, Measurement, Value, Verdict
 from edgeopt.core.objective import Objective
 from edgeopt.core.samples import Interval, Samples
@@ -209,3 +210,59 @@ def three_devices() -> tuple[Trial, ...]:
         *device_trials("jetson", 10, given_s=3e-3),
         *device_trials("lab-arm64", 20, given_s=0.4),
     )
+
+
+def layer_table(*, integers: bool = False) -> LayerTable:
+    """Two convolutions with an activation between them, and the end in float."""
+    asked = "int8" if integers else "float32"
+    action = 'static_qdq@1 "b" activation="uint8"'
+    snr = 38.2 if integers else SAME_DB
+    return LayerTable(
+        layers=(
+            BuiltLayer(value="a", name="conv_a", operator="Conv", asked="float32", width=16,
+                       shape=(1, 16, 24, 24), weight_bytes=1728, macs=248_832, snr_db=SAME_DB),
+            BuiltLayer(value="a_relu", name="relu_a", operator="Relu", asked="float32", source=0,
+                       shape=(1, 16, 24, 24), macs=0, snr_db=SAME_DB),
+            BuiltLayer(value="b", name="conv_b", operator="Conv", asked=asked, width=32, source=1,
+                       shape=(1, 32, 12, 12), weight_bytes=4608 if integers else 18_432,
+                       macs=663_552, snr_db=snr, actions=(action,) if integers else ()),
+            BuiltLayer(value="out", name="softmax", operator="Softmax", asked="float32", source=2,
+                       shape=(1, 32), macs=0, snr_db=snr),
+        ),
+        snr_inputs=4,
+    )  # fmt: skip
+
+
+def lowered_layers(*, integers: bool = False) -> Lowered:
+    """What a runtime made of `layer_table`: names of its own, one layer merged, one beside."""
+    kernel = "com.microsoft:QLinearConv" if integers else "com.microsoft.nchwc:Conv"
+    ran: Precision = "int8" if integers else "float32"
+    cpu = "CPUExecutionProvider"
+    return Lowered(
+        layers=(
+            Layer(name="a_relu_nchwc", operator="com.microsoft.nchwc:Conv", precision="float32",
+                  provider=cpu, time_s=2e-3),
+            Layer(name="ReorderOutput_token_3", operator="com.microsoft.nchwc:ReorderOutput",
+                  precision="float32", provider=cpu, time_s=1e-4),
+            Layer(name="conv_b_token_7", operator=kernel, precision=ran, provider=cpu,
+                  time_s=1.5e-3 if integers else 4e-3),
+            Layer(name="softmax", operator="Softmax", precision="float32", provider=cpu),
+        ),
+        asked=int(integers),
+        ran=int(integers),
+    )  # fmt: skip
+
+
+def with_layers(found: tuple[Trial, ...]) -> tuple[tuple[Trial, ...], dict[str, LayerTable]]:
+    """The trials with what ran in each, and the tables of their models by digest."""
+    made: list[Trial] = []
+    tables: dict[str, LayerTable] = {}
+    for each in found:
+        integers = bool(each.candidate.recipe.actions)
+        tables[each.model_digest] = layer_table(integers=integers)
+        if isinstance(each.outcome, Measurement):
+            read = replace(each.outcome, lowered=lowered_layers(integers=integers))
+            made.append(replace(each, outcome=read))
+        else:
+            made.append(each)
+    return tuple(made), tables
