@@ -190,8 +190,10 @@ class Editor:
 
         self._undo.append(restore)
 
-    def initializer(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
+    def initializer(self, name: str, array: npt.NDArray[Any] | ir.TensorProtocol) -> ir.Value:
         """A constant of this graph; the value of that name where it is there and equal.
+
+        A tensor that is computed when it is asked for stays so.
 
         Bodies see the constants of the graphs around them. An equal one of a body that does not
         see this graph moves to the main graph, for both; beside another constant of that name
@@ -214,12 +216,16 @@ class Editor:
                     self._lift(found, same)
                 return found
             name += "+"
-        # Not ir.tensor: it asks what kind of object this is, for ten times as long.
-        tensor = ir.Tensor(np.asarray(array, order="C"), name=name)
+        if isinstance(array, np.ndarray | np.generic):
+            # Not ir.tensor: it asks what kind of object this is, for ten times as long.
+            tensor: ir.TensorProtocol = ir.Tensor(np.asarray(array, order="C"), name=name)
+        else:
+            tensor = array
+            tensor.name = name
         value = ir.Value(
             name=name,
             type=ir.TensorType(tensor.dtype),
-            shape=ir.Shape(array.shape),
+            shape=ir.Shape(tensor.shape.numpy()),
             const_value=tensor,
         )
         self._register(self.graph, value)
@@ -325,11 +331,12 @@ def sole_user(value: ir.Value) -> ir.Node | None:
     return next(iter(users))[0]
 
 
-def _equal(value: ir.Value, array: npt.NDArray[Any]) -> bool:
+def _equal(value: ir.Value, array: npt.NDArray[Any] | ir.TensorProtocol) -> bool:
     if value.const_value is None:
         return False
     found = value.const_value.numpy()
-    return found.dtype == array.dtype and np.array_equal(found, array)
+    other = array if isinstance(array, np.ndarray | np.generic) else array.numpy()
+    return found.dtype == other.dtype and np.array_equal(found, other)
 
 
 def _used(value: ir.Value) -> bool:

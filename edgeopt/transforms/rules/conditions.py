@@ -1,0 +1,46 @@
+"""Conditions that several rules ask for, each with the reason that people read."""
+
+from typing import Any
+
+from edgeopt.transforms.rules.terms import Const, Node, Tensor, require
+
+HALF_UP = ("float32", "float16")
+"""Precisions that activations have kernels for."""
+
+
+def require_pointwise(conv: Node, weight: Const) -> None:
+    """Ask that a Conv is a matrix product at every position.
+
+    Kernel 1, stride 1, no padding, one group. Dilation means nothing at kernel 1, and SAME pads
+    nothing at kernel 1 and stride 1.
+
+    Raises:
+        Refused: It is not.
+    """
+    require(all(size == 1 for size in weight.shape[2:]), "the kernel is larger than 1")
+    require(all(step == 1 for step in conv.strides), "the stride is not 1")
+    require(not any(conv.pads), "there is padding")
+    require(conv.group == 1, "it has groups")
+
+
+def require_kernel_for(value: Tensor) -> None:
+    """Ask for a precision that activations have kernels for.
+
+    Raises:
+        Refused: It is another one.
+    """
+    require(value.dtype in HALF_UP, f"no kernel for {_TYPES.get(value.dtype, value.dtype)}")
+
+
+_TYPES = {"float64": "DOUBLE"}
+
+
+def integers_of(node: Node, name: str, given: Const | None) -> tuple[int, ...]:
+    """Axes or sizes, which older operator sets have as attribute and newer ones as input.
+
+    Empty where they are left out.
+    """
+    if given is not None:
+        return tuple(int(number) for number in given.array().reshape(-1))
+    written: Any = node.attrs.get(name, ())
+    return tuple(int(number) for number in written)
