@@ -117,6 +117,7 @@ def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> d
         "unknown": {name: found["unknown"] for name, found in devices.items()},
         "checked": {name: found["checked"] for name, found in devices.items()},
         "layers": shown,
+        "bounds": {name: found["bounds"] for name, found in devices.items()},
         "quality": {name: found["quality"] for name, found in devices.items()},
         "progress": {name: found["progress"] for name, found in devices.items()},
         "failures": findings.failures(trials),
@@ -219,6 +220,7 @@ def _device(
         "points": points,
         "picks": _picks(members, base, bend, setting.quality),
         "verdict": said,
+        "bounds": {o.metric: o.bound for o in setting.objectives if o.bound is not None},
         "quality": quality(mine, points),
         "progress": progress(
             [trial for trial in trials if trial.device == name],
