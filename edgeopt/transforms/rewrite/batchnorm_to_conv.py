@@ -8,6 +8,7 @@ biases and activations behind it then fold into it, and it has an integer kernel
 It must not fire behind a layer that folds it (see `fold_batchnorm`), in training mode, on other
 than planes (only for those have runtimes a fast depthwise kernel), or where a statistic is no
 constant. ONNX Runtime does the same by itself in float.
+It is imperative, since it asks whether another rule fits at the same node.
 """
 
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ import onnx_ir as ir
 from edgeopt.graph.editor import Editor, new_node
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.local_rule import LocalRule, input_of, refuse, site_of
+from edgeopt.transforms.rewrite._batchnorm import affine, normalises_batch
 from edgeopt.transforms.rewrite.fold_batchnorm import PLUGIN as FOLD
-from edgeopt.transforms.rewrite.fold_batchnorm import affine, normalises_batch
 
 _PLANES = 4
 
@@ -42,7 +43,7 @@ def _match(norm: ir.Node) -> _Norm | Rejection:
         return refuse("its input does not hold planes", norm)
     if source.dtype is None or source.dtype.name != "FLOAT":
         return refuse("it is not in float32", norm)
-    if not isinstance(FOLD.match(norm), Rejection):
+    if FOLD.fits(norm):
         return refuse("the layer before it takes it in", norm)
     found = affine(norm)
     if isinstance(found, Rejection):

@@ -9,39 +9,32 @@ ONNX Runtime folds it by itself in float; quantization and every rule that looks
 directly before something else need it done.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from edgeopt.transforms.rules.conditions import require_one_per_channel
+from edgeopt.transforms.rules.form import Rule
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, total
+from edgeopt.transforms.rules.transform import RuleTransform
 
-import numpy as np
-import numpy.typing as npt
-import onnx_ir as ir
-
-from edgeopt.graph.editor import Editor
-from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.local_rule import LocalRule, set_constant, site_of
-from edgeopt.transforms.rewrite._convolution import convolution_and_row
-
-
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    conv: ir.Node
-    root: ir.Node
-    bias: npt.NDArray[Any]
+fold = Rule(
+    "fold_add",
+    shared="something else reads the convolution",
+    no_constant={"c": "neither operand is a constant"},
+)
 
 
-def _match(root: ir.Node) -> _Sum | Rejection:
-    found = convolution_and_row(root)
-    if isinstance(found, Rejection):
-        return found
-    conv, weight, bias, row = found
-    before = np.zeros(weight.shape[0]) if bias is None else bias.astype(np.float64)
-    return _Sum(conv, root, (before + row).astype(weight.dtype))
+@fold.pattern
+def _(op: Ops, x: Tensor, w: Const, c: Const, b: Const | None = None) -> Term:
+    return op.Conv(x, w, b, _as="conv", _missing="it does not follow a convolution") + c
 
 
-def _rewrite(editor: Editor, found: _Sum) -> None:
-    set_constant(editor, found.conv, 2, f"{site_of(found.root)}/fold_add/bias", found.bias)
-    editor.replace_value(found.root.outputs[0], found.conv.outputs[0])
-    editor.remove_dead([found.root])
+@fold.sound
+def _(c: Const, w: Const) -> None:
+    require_one_per_channel(c, w)
 
 
-PLUGIN = LocalRule(name="fold_add", roots=frozenset({"Add"}), match=_match, rewrite=_rewrite)
+@fold.replace_with
+def _(op: Ops, x: Tensor, w: Const, b: Const | None, c: Const, conv: Node) -> Term:
+    row = op.Expand(op.Reshape(c, op.i64(-1)), op.i64(w.shape[0]))
+    return op.like(conv)(x, w, total(b, row))
+
+
+PLUGIN = RuleTransform(fold)

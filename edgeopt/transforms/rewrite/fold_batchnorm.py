@@ -11,138 +11,93 @@ constants, or behind a Gemm whose C differs from row to row.
 ONNX Runtime folds Conv and ConvTranspose by itself, Gemm not; quantization needs it done before.
 """
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
-import onnx_ir as ir
 
-from edgeopt.graph.editor import Editor, array_of, sole_user
-from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.local_rule import (
-    LocalRule,
-    floating,
-    input_of,
-    integer,
-    refuse,
-    set_constant,
-    site_of,
-)
-from edgeopt.transforms.rewrite._convolution import constants_of
+from edgeopt.transforms.rewrite._batchnorm import affine, normalises_batch
+from edgeopt.transforms.rules.form import Rule
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require, total
+from edgeopt.transforms.rules.transform import RuleTransform
 
-_LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm"})
-Floats = npt.NDArray[np.float64]
+fold = Rule("fold_batchnorm", shared="something else reads the layer's output")
 
 
-@dataclass(frozen=True, slots=True)
-class _Fold:
-    layer: ir.Node
-    norm: ir.Node
-    weight: npt.NDArray[Any]
-    factor: Floats
-    bias: Floats
+@fold.pattern
+def _(
+    op: Ops,
+    x: Tensor,
+    w: Const,
+    scale: Const,
+    shift: Const,
+    mean: Const,
+    variance: Const,
+    b: Const | None = None,
+) -> Term:
+    missing = "it does not follow a Conv, ConvTranspose or Gemm"
+    layer = op.one_of("Conv", "ConvTranspose", "Gemm")(x, w, b, _as="layer", _missing=missing)
+    return op.BatchNormalization(layer, scale, shift, mean, variance, _as="norm")
 
 
-def _match(norm: ir.Node) -> _Fold | Rejection:
-    if normalises_batch(norm):
-        return refuse("it normalises with the statistics of the batch", norm)
-    value = input_of(norm, 0)
-    layer = None if value is None else value.producer()
-    if value is None or layer is None or layer.op_type not in _LAYERS or layer.domain:
-        return refuse("it does not follow a Conv, ConvTranspose or Gemm", norm)
-    if sole_user(value) is not norm or layer.graph is not norm.graph:
-        return refuse("something else reads the layer's output", layer)
-    constants = constants_of(layer)
-    if isinstance(constants, Rejection):
-        return constants
-    numbers = affine(norm)
-    if isinstance(numbers, Rejection):
-        return numbers
-    weight, bias = constants
-    factor, shift = numbers
-    before = _bias(layer, bias, len(factor))
-    if before is None:
-        return refuse("its bias differs from row to row", layer)
-    if _channels(layer, weight) != len(factor):
-        return refuse("layer and normalization have different numbers of channels", layer, norm)
-    return _Fold(layer, norm, weight, factor, before * factor + shift)
+@fold.sound
+def _(norm: Node, scale: Const, variance: Const) -> None:
+    require(not training(norm), "it normalises with the statistics of the batch")
+    spread = np.sqrt(np.maximum(variance.array().astype(np.float64) + norm.epsilon, 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        finite = np.isfinite(scale.array() / spread).all()
+    require(bool(finite), "a variance is negative or not finite")
 
 
-def normalises_batch(norm: ir.Node) -> bool:
-    """Whether it is in training mode: its statistics are those of the batch."""
-    return bool(integer(norm, "training_mode", 0)) or any(map(_used, norm.outputs[1:]))
+@fold.sound
+def _(layer: Node, w: Const, b: Const | None, scale: Const) -> None:
+    count = channels(layer, w)
+    if b is not None:
+        rows = b.rank > 1 and not (b.rank == 2 and b.shape[0] == 1)
+        same = not rows and (b.rank == 0 or b.shape[-1] in (1, count))
+        require(same, "its bias differs from row to row")
+    require(scale.shape == (count,), "layer and normalization have different numbers of channels")
 
 
-def _used(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
+@fold.replace_with
+def _(
+    op: Ops,
+    x: Tensor,
+    w: Const,
+    b: Const | None,
+    scale: Const,
+    shift: Const,
+    mean: Const,
+    variance: Const,
+    layer: Node,
+    norm: Node,
+) -> Term:
+    factor = scale / op.Sqrt(variance + norm.epsilon)
+    moved = shift - mean * factor
+    ones = (1,) * (w.rank - 2)
+    if layer.op_type == "Gemm":
+        weight = w * op.Reshape(factor, op.i64(-1, 1) if layer.transB else op.i64(1, -1))
+        before = op.Reshape(b, op.i64(-1)) * layer.beta * factor if b else None
+        return op.like(layer)(x, weight, total(before, moved), beta=1.0)
+    if layer.op_type == "Conv":
+        weight = w * op.Reshape(factor, op.i64(-1, 1, *ones))
+    else:
+        grouped = op.Reshape(w, op.i64(layer.group, -1, *w.shape[1:]))
+        scaled = grouped * op.Reshape(factor, op.i64(layer.group, 1, -1, *ones))
+        weight = op.Reshape(scaled, op.i64(*w.shape))
+    return op.like(layer)(x, weight, total(b * factor if b else None, moved))
 
 
-def affine(norm: ir.Node) -> tuple[Floats, Floats] | Rejection:
-    """The normalization as `y = x * factor + shift`."""
-    arrays = [array_of(input_of(norm, index)) for index in range(1, 5)]
-    wide = [array.astype(np.float64) for array in arrays if array is not None]
-    if len(wide) != 4:
-        return refuse("its scale, bias, mean or variance is no constant", norm)
-    scale, bias, mean, variance = wide
-    factor = scale / np.sqrt(variance + floating(norm, "epsilon", 1e-5))
-    if not np.isfinite(factor).all():
-        return refuse("a variance is negative or not finite", norm)
-    return factor, bias - mean * factor
+def training(norm: Node) -> bool:
+    """Whether it normalises with the statistics of the batch."""
+    return bool(norm.attrs.get("training_mode", 0))
 
 
-def _channels(layer: ir.Node, weight: npt.NDArray[Any]) -> int:
+def channels(layer: Node, weight: Const) -> int:
     """Number of output channels (columns of a Gemm)."""
     if layer.op_type == "Gemm":
-        return weight.shape[0 if integer(layer, "transB", 0) else 1]
+        return weight.shape[0 if layer.transB else 1]
     if layer.op_type == "Conv":
         return weight.shape[0]
-    return weight.shape[1] * integer(layer, "group", 1)
+    return weight.shape[1] * layer.group
 
 
-def _scaled(found: _Fold) -> npt.NDArray[Any]:
-    """The weight with each output channel multiplied by its factor."""
-    layer, weight, factor = found.layer, found.weight, found.factor
-    if layer.op_type == "Gemm":
-        axis = 0 if integer(layer, "transB", 0) else 1
-        scaled = weight * np.expand_dims(factor, 1 - axis)
-    elif layer.op_type == "Conv":
-        scaled = weight * factor.reshape(-1, *(1,) * (weight.ndim - 1))
-    else:
-        group, ones = integer(layer, "group", 1), (1,) * (weight.ndim - 2)
-        grouped = weight.reshape(group, -1, *weight.shape[1:])
-        scaled = (grouped * factor.reshape(group, 1, -1, *ones)).reshape(weight.shape)
-    return scaled.astype(weight.dtype)
-
-
-def _bias(layer: ir.Node, bias: npt.NDArray[Any] | None, channels: int) -> Floats | None:
-    """One bias a channel, `beta` of a Gemm included; None where rows differ."""
-    if bias is None:
-        return np.zeros(channels)
-    wide = bias.astype(np.float64)
-    if layer.op_type == "Gemm":
-        wide = wide * floating(layer, "beta", 1.0)
-    if wide.ndim == 2 and wide.shape[0] == 1:
-        wide = wide[0]
-    if wide.ndim > 1 or wide.size not in (1, channels):
-        return None
-    return np.broadcast_to(wide, (channels,))
-
-
-def _rewrite(editor: Editor, found: _Fold) -> None:
-    layer, site = found.layer, site_of(found.norm)
-    bias = found.bias.astype(found.weight.dtype)
-    for index, role, array in ((1, "weight", _scaled(found)), (2, "bias", bias)):
-        set_constant(editor, layer, index, f"{site}/fold_batchnorm/{role}", array)
-    if layer.op_type == "Gemm":
-        editor.set_attribute(layer, "beta", 1.0)
-    editor.replace_value(found.norm.outputs[0], layer.outputs[0])
-    editor.remove_dead([found.norm])
-
-
-PLUGIN = LocalRule(
-    name="fold_batchnorm",
-    roots=frozenset({"BatchNormalization"}),
-    match=_match,
-    rewrite=_rewrite,
-)
+PLUGIN = RuleTransform(fold)
+__all__ = ["PLUGIN", "affine", "normalises_batch"]

@@ -9,44 +9,33 @@ or over the batch, when c would widen the result, or where weight or bias are no
 ONNX Runtime folds it by itself in float; between integers it is a layer in float of its own.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from edgeopt.transforms.rules.conditions import require_one_per_channel
+from edgeopt.transforms.rules.form import Rule
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
+from edgeopt.transforms.rules.transform import RuleTransform
 
-import numpy as np
-import numpy.typing as npt
-import onnx_ir as ir
-
-from edgeopt.graph.editor import Editor
-from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.local_rule import LocalRule, set_constant, site_of
-from edgeopt.transforms.rewrite._convolution import convolution_and_row
-
-
-@dataclass(frozen=True, slots=True)
-class _Product:
-    conv: ir.Node
-    root: ir.Node
-    weight: npt.NDArray[Any]
-    bias: npt.NDArray[Any] | None
+fold = Rule(
+    "fold_mul",
+    shared="something else reads the convolution",
+    no_constant={"c": "neither operand is a constant"},
+)
 
 
-def _match(root: ir.Node) -> _Product | Rejection:
-    found = convolution_and_row(root)
-    if isinstance(found, Rejection):
-        return found
-    conv, weight, bias, row = found
-    wide = weight.astype(np.float64) * row.reshape(-1, *(1,) * (weight.ndim - 1))
-    moved = None if bias is None else (bias.astype(np.float64) * row).astype(weight.dtype)
-    return _Product(conv, root, wide.astype(weight.dtype), moved)
+@fold.pattern
+def _(op: Ops, x: Tensor, w: Const, c: Const, b: Const | None = None) -> Term:
+    return op.Conv(x, w, b, _as="conv", _missing="it does not follow a convolution") * c
 
 
-def _rewrite(editor: Editor, found: _Product) -> None:
-    site = f"{site_of(found.root)}/fold_mul"
-    set_constant(editor, found.conv, 1, f"{site}/weight", found.weight)
-    if found.bias is not None:
-        set_constant(editor, found.conv, 2, f"{site}/bias", found.bias)
-    editor.replace_value(found.root.outputs[0], found.conv.outputs[0])
-    editor.remove_dead([found.root])
+@fold.sound
+def _(c: Const, w: Const) -> None:
+    require_one_per_channel(c, w)
 
 
-PLUGIN = LocalRule(name="fold_mul", roots=frozenset({"Mul"}), match=_match, rewrite=_rewrite)
+@fold.replace_with
+def _(op: Ops, x: Tensor, w: Const, b: Const | None, c: Const, conv: Node) -> Term:
+    row = op.Reshape(c, op.i64(-1))
+    weight = w * op.Reshape(c, op.i64(-1, *(1,) * (w.rank - 1)))
+    return op.like(conv)(x, weight, b * row if b else None)
+
+
+PLUGIN = RuleTransform(fold)

@@ -1,5 +1,6 @@
 """Conditions that several rules ask for, each with the reason that people read."""
 
+import math
 from typing import Any
 
 from edgeopt.transforms.rules.terms import Const, Node, Tensor, require
@@ -44,3 +45,15 @@ def integers_of(node: Node, name: str, given: Const | None) -> tuple[int, ...]:
         return tuple(int(number) for number in given.array().reshape(-1))
     written: Any = node.attrs.get(name, ())
     return tuple(int(number) for number in written)
+
+
+def require_one_per_channel(constant: Const, weight: Const) -> None:
+    """Ask that a constant behind a convolution holds one number, or one a channel.
+
+    Raises:
+        Refused: It varies over positions or over the batch, or widens the result.
+    """
+    shape = (1,) * (weight.rank - constant.rank) + constant.shape
+    fits = len(shape) == weight.rank and shape[1] in (1, weight.shape[0])
+    fits = fits and math.prod(shape) == shape[1]
+    require(fits, "the constant is not one number a channel")

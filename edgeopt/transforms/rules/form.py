@@ -28,7 +28,16 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from edgeopt.core.action import Parameter
-from edgeopt.transforms.rules.terms import Call, Const, Node, Ops, Out, Tensor, Term
+from edgeopt.transforms.rules.terms import (
+    Call,
+    Const,
+    Either,
+    Node,
+    Ops,
+    Out,
+    Tensor,
+    Term,
+)
 
 Result = Term | tuple[Term, ...]
 Make = TypeVar("Make", bound=Callable[..., Result])
@@ -104,7 +113,8 @@ class Rule:
         arities: Numbers of branches that a variadic pattern is expanded for.
         version: Raised when the same action starts to mean something else.
         shared: What is said where something else reads a value inside the pattern.
-        no_constant: What is said where a `Const` is none.
+        no_constant: By name of a `Const`: what is said where it is none.
+        number: What is said where a number is another one.
     """
 
     def __init__(
@@ -116,7 +126,8 @@ class Rule:
         arities: Iterable[int] = (),
         version: int = 1,
         shared: str = "",
-        no_constant: str = "",
+        no_constant: Mapping[str, str] | None = None,
+        number: str = "",
     ) -> None:
         self.name = name
         self.opset = opset
@@ -124,7 +135,8 @@ class Rule:
         self.arities = tuple(arities)
         self.version = version
         self.shared = shared
-        self.no_constant = no_constant
+        self.no_constant = dict(no_constant or {})
+        self.number = number
         self._patterns: list[Function] = []
         self._traced: dict[int, tuple[Pattern, ...]] = {}
         self._sound: list[Function] = []
@@ -239,24 +251,8 @@ def _terms(result: Result) -> tuple[Term, ...]:
 def _depth(found: Term | None) -> int:
     if isinstance(found, Out):
         return _depth(found.call)
+    if isinstance(found, Either):
+        return max(map(_depth, found.options))
     if isinstance(found, Call):
         return 1 + max((_depth(each) for each in found.inputs), default=0)
     return 0
-
-
-def variables(pattern: Pattern) -> dict[str, Tensor]:
-    """The variables of a pattern by name."""
-    found: dict[str, Tensor] = {}
-    waiting: list[Term | None] = list(pattern.roots)
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Tensor):
-            found[each.name] = each
-        elif isinstance(each, Out):
-            waiting.append(each.call)
-        elif isinstance(each, Call):
-            waiting += each.inputs
-    return found
-
-
-__all__ = ["Const", "Node", "Ops", "Pattern", "Rule", "Tensor", "Term", "variables"]

@@ -20,6 +20,7 @@ from edgeopt.transforms.rules.form import Binding, Pattern, Rule
 from edgeopt.transforms.rules.terms import (
     Call,
     Const,
+    Either,
     Fixed,
     Literal,
     Out,
@@ -159,6 +160,12 @@ class Search:
         """Bind everything that is left to do, in every way; a linked list of term and value."""
         while todo is not None:
             (want, value, beside), todo = todo
+            if isinstance(want, Either):
+                for option in want.options:
+                    mark = len(self._trail)
+                    yield from self._solve(((option, value, beside), todo), pattern)
+                    self._back(mark)
+                return
             if not isinstance(want, Call | Out):
                 if not self._leaf(want, value, beside):
                     return
@@ -233,14 +240,14 @@ class Search:
         if value is None and not want.optional:
             return bool(self._miss(f"the input {want.name} is left out"))
         if value is not None and isinstance(want, Const) and not is_constant(value):
-            return bool(self._miss(self._no_constant(value)))
+            return bool(self._miss(self._no_constant(want, value)))
         self._values[want] = value
         self._trail.append(want)
         return True
 
-    def _no_constant(self, value: ir.Value) -> str:
-        if self.rule.no_constant:
-            return self.rule.no_constant
+    def _no_constant(self, want: Tensor, value: ir.Value) -> str:
+        if want.name in self.rule.no_constant:
+            return self.rule.no_constant[want.name]
         for user, index in value.uses():
             if user.op_type in _ROLES and index:
                 return f"the {_ROLES[user.op_type] if index == 1 else 'bias'} is no constant"
@@ -249,7 +256,7 @@ class Search:
     def _literal(self, want: Literal, value: ir.Value | None, beside: Any) -> bool:
         found = array_of(value) if value is not None and is_constant(value) else None
         if found is None or found.size != 1 or found.dtype.kind not in "fiu":
-            return bool(self._miss(f"it is not {want.value:g}"))
+            return bool(self._miss(self.rule.number or f"it is not {want.value:g}"))
         if found.ndim and beside is not None:
             shape = beside.shape
             if shape is None or len(shape) < found.ndim:
@@ -257,7 +264,7 @@ class Search:
         one, other = float(found.reshape(())), want.value
         near = _HALF_TOLERANCE * abs(other) if found.dtype == np.float16 else 0.0
         close = abs(one - other) <= max(near, TOLERANCE * max(1.0, abs(other)))
-        return close or bool(self._miss(f"{one:g} is not {other:g}"))
+        return close or bool(self._miss(self.rule.number or f"{one:g} is not {other:g}"))
 
     def _siblings(self, pattern: Pattern) -> Iterator[None]:
         """Go on with the next root that nothing has reached yet: among users of what is bound."""

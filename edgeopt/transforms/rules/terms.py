@@ -336,6 +336,19 @@ class Out(Term):
         self.index = index
 
 
+class Either(Term):
+    """In a pattern: one of several spellings.
+
+    Args:
+        options: In the order in which they are tried.
+    """
+
+    __slots__ = ("options",)
+
+    def __init__(self, options: Sequence[Term]) -> None:
+        self.options = tuple(options)
+
+
 class Node:
     """The attributes of a matched node; those left out say what the operator's schema says.
 
@@ -434,6 +447,10 @@ class Ops:
     def one_of(self, *op_types: str) -> Maker:
         """In a pattern: any of several operators."""
         return Maker(op_types)
+
+    def either(self, *options: Term) -> Either:
+        """In a pattern: one of several spellings of a value."""
+        return Either(options)
 
     def like(self, node: Node) -> Maker:
         """In a replacement: the operator of a matched node, with its attributes.

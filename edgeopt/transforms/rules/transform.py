@@ -64,6 +64,12 @@ class RuleTransform:
             return refuse(str(refusal), node)
         return action
 
+    def fits(self, node: ir.Node) -> bool:
+        """Whether a node is a root at which the rule fits."""
+        graph = node.graph
+        version = graph.opset_imports.get("", 1) if isinstance(graph, ir.Graph) else 1
+        return any(True for _ in matches(self.rule, node, version))
+
     def action(self, match: Match) -> Action:
         """The action that means this match."""
         return Action.of(self.rule.name, match.site, version=self.rule.version, **match.parameters)

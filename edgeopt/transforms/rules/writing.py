@@ -163,8 +163,8 @@ class Writer:
         """A term as a constant; None where it depends on more than constants."""
         if isinstance(term, Literal):
             number = beside[0] if beside is not None else int(ir.DataType.FLOAT)
-            array = np.array(term.value, ir.DataType(number).numpy())
-            return Folded((number, ()), lambda: array)
+            wide = np.array(term.value)
+            return Folded((number, ()), lambda: wide)
         if term is None or isinstance(term, Out):
             return None
         if term not in self._folded:
