@@ -1,0 +1,13 @@
+"""Imports every file of rules, so that each has registered its operators."""
+
+from edgeopt.transforms.channels.rules import (
+    elementwise,
+    layers,
+    mixing,
+    moving,
+    recurrent,
+    reshape,
+    sizes,
+)
+
+RULES_LOADED = (elementwise, layers, mixing, moving, recurrent, reshape, sizes)
