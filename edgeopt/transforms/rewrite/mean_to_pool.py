@@ -7,7 +7,8 @@ ReduceMean of codes is computed in float, after a conversion and a transposition
 (five of them are 5 % of a quantized text recogniser, onnxruntime 1.32).
 
 It must not fire where the axes are not exactly the spatial ones or not known, where dimensions
-are dropped, or on types that have no pooling.
+are dropped, on types that have no pooling, or below four axes: the mean over the last of three is
+that of a layer normalization, which runtimes know by its ReduceMean.
 """
 
 import onnx_ir as ir
@@ -16,13 +17,14 @@ from edgeopt.graph.editor import Editor, array_of, new_node
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.local_rule import LocalRule, input_of, integer, integers, refuse, site_of
 
+_PLANES = 4
 _TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16})
 
 
 def _match(node: ir.Node) -> ir.Node | Rejection:
     source = input_of(node, 0)
-    if source is None or source.shape is None or len(source.shape) < 3:
-        return refuse("what it reads has no positions", node)
+    if source is None or source.shape is None or len(source.shape) < _PLANES:
+        return refuse("what it reads does not hold planes", node)
     if not integer(node, "keepdims", 1):
         return refuse("it drops the dimensions", node)
     axes = _axes(node)
