@@ -139,7 +139,7 @@ def _wired(
 ) -> Ready:
     devices = [door.device for door in doors.values()]
     runtimes = {device.name: _runtime(request, device) for device in devices}
-    feeds = _feeds(request, subject)
+    feeds = sample_feeds(request, subject)
     ceiling = min(device.profile.opset_ceiling for device in devices)
     workshop = workshop_for(subject, workspace, ceiling, feeds[0])
     base = None if accuracy is None else accuracy.baseline(accuracy.data.search).value
@@ -281,7 +281,7 @@ def _guard(devices: Sequence[Device]) -> contextlib.AbstractContextManager[objec
     return here[0].board if here else None
 
 
-def _feeds(request: RunRequest, subject: Subject) -> Sequence[Feed]:
+def sample_feeds(request: RunRequest, subject: Subject) -> Sequence[Feed]:
     """Real inputs where there are any, else random ones."""
     if subject.data is not None:
         return [subject.data.search.feeds[i] for i in range(min(FEEDS, len(subject.data.search)))]

@@ -6,7 +6,7 @@ ends, so that a report can be written again without model and data.
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,16 +14,21 @@ from pathlib import Path
 from typing import Any
 
 from edgeopt import __version__
+from edgeopt.api.layers import LayerReader, Progress, kept_tables, layer_folder, layer_tables
+from edgeopt.api.reopen import reopen
 from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core import codec
 from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
-from edgeopt.errors import NothingToDoError, UsageError
-from edgeopt.report.document import ReportContext, document
+from edgeopt.errors import EdgeOptError, NothingToDoError, UsageError
+from edgeopt.graph.noise import INPUTS
+from edgeopt.report.document import ReportContext, document, tabled
 from edgeopt.report.files import write_report
 from edgeopt.report.markdown import markdown
 from edgeopt.report.terminal import terminal
 
+LAYERS_S = 300.0
+"""How long a report that is written again may read layers: builds are repeated for it."""
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnx_ir", "onnxoptimizer")
 
 
@@ -40,7 +45,7 @@ def now() -> str:
 
 def keep_context(workspace: Workspace, study: Study, context: ReportContext) -> None:
     """Remember what the trials of a study do not know."""
-    lasting = replace(context, models={}, flips={})
+    lasting = replace(context, models={}, flips={}, layer_tables={}, rivals={})
     text = json.dumps(codec.encode(lasting), indent=2)
     path = _context_path(workspace, study)
     ensure_folder(path.parent)
@@ -65,11 +70,70 @@ def complete(
             value = trial.value(name)
             if value is not None and value.flips is not None:
                 flips[trial.number] = value.flips
-    return replace(context, models=models, flips=flips)
+    return replace(
+        context,
+        models=models,
+        flips=flips,
+        layer_tables=kept_tables(tabled(study, trials, context), workspace),
+        rivals=_rivals(workspace, study),
+    )
 
 
-def study_document(study: str | None, *, store: Path | None) -> dict[str, Any]:
+def read_layers(
+    context: ReportContext,
+    study: Study,
+    trials: Sequence[Trial],
+    reader: Callable[[], LayerReader],
+    *,
+    limit_s: float,
+    progress: Progress,
+) -> ReportContext:
+    """Make the layer tables that a report shows and nobody made before; they are kept.
+
+    Args:
+        context: Of the report.
+        study: With these trials.
+        trials: All of the study.
+        reader: Asked only where a table is missing.
+        limit_s: After so long no further table is begun.
+        progress: Told which one is made.
+
+    Returns:
+        The context, with the reason why a table is still missing.
+    """
+    wanted = sorted(tabled(study, trials, context), key=lambda t: t.label in context.peer_labels)
+    if all(trial.model_digest in context.layer_tables for trial in wanted):
+        return context
+    try:
+        made, reason = layer_tables(wanted, reader(), limit_s=limit_s, progress=progress)
+    except EdgeOptError as error:
+        return replace(context, layers_absent=f"the model could not be opened again: {error.what}")
+    absent = reason or context.layers_absent
+    return replace(context, layer_tables={**context.layer_tables, **made}, layers_absent=absent)
+
+
+def _rivals(workspace: Workspace, study: Study) -> Mapping[str, tuple[Trial, ...]]:
+    """Other searches of the same question: all but strategy and seed are equal."""
+    found: dict[str, tuple[Trial, ...]] = {}
+    for other in workspace.trials.studies():
+        same = replace(
+            other, strategy=study.strategy, seed=study.seed, origin=study.origin
+        ) == replace(study, model_name=other.model_name)
+        if same and other.id != study.id:
+            name = f"{other.strategy} (seed {other.seed})"
+            found[name] = workspace.trials.trials(other.id)
+    return found
+
+
+def study_document(
+    study: str | None, *, store: Path | None, progress: Progress | None = None
+) -> dict[str, Any]:
     """The document of a study, the latest one when none is named.
+
+    Args:
+        study: Id or its beginning.
+        store: The workspace.
+        progress: Told which layer tables are made; None makes none and takes those that are kept.
 
     Raises:
         UsageError: No such study.
@@ -82,7 +146,24 @@ def study_document(study: str | None, *, store: Path | None) -> dict[str, Any]:
         context = ReportContext(created=now(), versions=versions(), interrupted=True)
         if path.is_file():
             context = codec.decode(ReportContext, json.loads(path.read_text(encoding="utf-8")))
-        return document(question, trials, complete(context, workspace, question, trials))
+        context = complete(context, workspace, question, trials)
+        if progress is not None:
+            context = read_layers(
+                context,
+                question,
+                trials,
+                lambda: _reader(question, workspace),
+                limit_s=LAYERS_S,
+                progress=progress,
+            )
+        return document(question, trials, context)
+
+
+def _reader(study: Study, workspace: Workspace) -> LayerReader:
+    again = reopen(study, workspace)
+    return LayerReader(
+        workshop=again.workshop, feeds=again.feeds(INPUTS), folder=layer_folder(workspace)
+    )
 
 
 def find_study(workspace: Workspace, study: str | None) -> Study:

@@ -17,8 +17,9 @@ from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.board_agreement import SAMPLES as COMPARED
 from edgeopt.api.device import Device, on_twin
 from edgeopt.api.fleet import Meeting, run_lanes
-from edgeopt.api.prepare import Ready, prepared, searched
-from edgeopt.api.report import complete, keep_context, now, versions
+from edgeopt.api.layers import LayerReader, layer_folder
+from edgeopt.api.prepare import Ready, prepared, sample_feeds, searched
+from edgeopt.api.report import complete, keep_context, now, read_layers, versions
 from edgeopt.api.request import RunRequest
 from edgeopt.api.scarce import cross_fitted
 from edgeopt.api.search import CONFIRM_SHARE, Lane
@@ -36,6 +37,8 @@ from edgeopt.report.terminal import terminal
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.units import format_seconds, parse_drop, parse_duration_s
 
+LAYERS_SHARE = 0.1
+"""Of the budget, what reading layers for the report may take on top of it."""
 Progress = Callable[[str], None]
 
 
@@ -104,7 +107,9 @@ def run_request(
         )
         for lane in ready.lanes:  # only now does no lane drop models any more
             lane.rebuild()
-        return _finish(request, ready, command, failed=failed, interrupted=stopped())
+        return _finish(
+            request, ready, command, failed=failed, interrupted=stopped(), progress=progress
+        )
 
 
 def _search(ready: Ready, lane: Lane, meeting: Meeting, progress: Progress) -> None:
@@ -205,6 +210,7 @@ def _finish(
     *,
     failed: Mapping[str, EdgeOptError],
     interrupted: bool,
+    progress: Progress,
 ) -> RunResult:
     """Say what was found, in every format."""
     study, workspace = ready.study, ready.workspace
@@ -229,7 +235,15 @@ def _finish(
     )
     trials = ready.book.trials()
     keep_context(workspace, study, context)
-    found = document(study, trials, complete(context, workspace, study, trials))
+    whole = read_layers(
+        complete(context, workspace, study, trials),
+        study,
+        trials,
+        lambda: _layer_reader(request, ready),
+        limit_s=0.0 if interrupted else min(max(LAYERS_SHARE * request.budget_s, 10.0), 60.0),
+        progress=progress,
+    )
+    found = document(study, trials, whole)
     write_report(found, folder)
     return RunResult(
         document=found,
@@ -237,6 +251,14 @@ def _finish(
         text=terminal(found),
         feasible=any(found["fronts"].values()),
         interrupted=interrupted,
+    )
+
+
+def _layer_reader(request: RunRequest, ready: Ready) -> LayerReader:
+    return LayerReader(
+        workshop=ready.workshop,
+        feeds=sample_feeds(request, ready.subject),
+        folder=layer_folder(ready.workspace),
     )
 
 

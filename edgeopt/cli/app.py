@@ -9,6 +9,7 @@ import typer
 
 from edgeopt import __version__
 from edgeopt.cli import (
+    compare,
     device,
     doctor,
     export,
@@ -33,7 +34,10 @@ app = typer.Typer(
     add_completion=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (run_command, measure, report, inspect, pick, export, replay, doctor, plugins):
+for module in (
+    *(run_command, measure, report, compare, inspect, pick),
+    *(export, replay, doctor, plugins),
+):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(device.app, name="device")
 app.add_typer(zoo.app, name="zoo")

@@ -1,5 +1,7 @@
 """Options that several commands share, spelled once."""
 
+import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,13 @@ def complete_device(incomplete: str) -> list[str]:
 
     before, comma, last = incomplete.rpartition(",")
     return [before + comma + name for name in device_names() if name.startswith(last)]
+
+
+def width() -> int:
+    """Characters of a line: the terminal's, between 80 and 160; 100 where there is none."""
+    if not sys.stdout.isatty():
+        return 100
+    return min(max(shutil.get_terminal_size((100, 24)).columns, 80), 160)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]

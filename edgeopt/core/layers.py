@@ -74,8 +74,10 @@ class LayerTable:
         layers: As they stand in the file.
         absent: Column to the reason why it has no values (`snr_db`, `actions`, `macs`).
         snr_inputs: Inputs behind the signal-to-noise ratios; 0 without.
+        removed: Value of the given model that is not made any more to the action that did it.
     """
 
     layers: tuple[BuiltLayer, ...]
     absent: Mapping[str, str] = field(default_factory=dict[str, str])
     snr_inputs: int = 0
+    removed: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -57,7 +57,7 @@ def lowered(profile: Mapping[str, Any], graph: ir.Model) -> Lowered:
     nodes: list[Mapping[str, Any]] = list(profile.get("nodes", ()))
     layers = tuple(_layer(node) for node in nodes)
     hidden = sorted({layer.provider for layer in layers} - _OPEN_PROVIDERS)
-    wanted = sum(_is_asked(node) for node in graph.graph.all_nodes())
+    wanted = sum(is_asked(node) for node in graph.graph.all_nodes())
     if hidden or not layers:
         reason = f"{', '.join(hidden)} hides its layers" if hidden else "nothing was profiled"
         return Lowered(layers=layers, asked=wanted, ran=None, note=reason)
@@ -68,9 +68,9 @@ def lowered(profile: Mapping[str, Any], graph: ir.Model) -> Lowered:
         ran=sum(node["op"] in _INTEGER_KINDS | _INT4_KINDS for node in nodes),
         islands=_islands(nodes, graph),
         stayed=tuple(
-            stayed_float(nodes, graph, weighted=kinds, asked=_is_asked, dequantized=_is_dequantized)
+            stayed_float(nodes, graph, weighted=kinds, asked=is_asked, dequantized=is_dequantized)
         ),
-        traps=tuple(traps(nodes, graph, weighted=kinds, asked=_is_asked)),
+        traps=tuple(traps(nodes, graph, weighted=kinds, asked=is_asked)),
     )
 
 
@@ -101,17 +101,19 @@ def _precision(node: Mapping[str, Any]) -> Precision:
     return "int8" if types[0] in {"int8", "uint8"} else kinds.get(types[0], "other")
 
 
-def _is_asked(node: ir.Node) -> bool:
+def is_asked(node: ir.Node) -> bool:
+    """Whether a weighted node is to run in integer arithmetic."""
     if node.op_type in _INTEGER_KINDS | _INT4_KINDS:
         return True
     if node.domain or node.op_type not in _FLOAT_KINDS or len(node.inputs) < 2:
         return False
-    if not all(_is_dequantized(value) for value in node.inputs[:2]):
+    if not all(is_dequantized(value) for value in node.inputs[:2]):
         return False
-    return node.op_type in {"Gemm", "MatMul"} or _is_quantized(node.outputs[0])
+    return node.op_type in {"Gemm", "MatMul"} or is_quantized(node.outputs[0])
 
 
-def _is_dequantized(value: ir.Value | None) -> bool:
+def is_dequantized(value: ir.Value | None) -> bool:
+    """Whether a value comes from 8-bit codes."""
     producer = None if value is None else value.producer()
     if producer is None or producer.op_type != "DequantizeLinear":
         return False
@@ -125,12 +127,13 @@ def _is_dequantized(value: ir.Value | None) -> bool:
     return source.dtype in _EIGHT_BITS
 
 
-def _is_quantized(value: ir.Value) -> bool:
+def is_quantized(value: ir.Value) -> bool:
+    """Whether every use of a value, behind an activation that is folded in, is a Quantize."""
     if value.is_graph_output() or not value.uses():
         return False
     return all(
         user.op_type == "QuantizeLinear"
-        or (user.op_type in _FOLDED and _is_quantized(user.outputs[0]))
+        or (user.op_type in _FOLDED and is_quantized(user.outputs[0]))
         for user, _ in value.uses()
     )
 

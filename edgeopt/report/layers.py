@@ -79,6 +79,7 @@ def _columns(table: LayerTable, strings: Strings) -> dict[str, Any]:
         "actions": [[place(text) for text in each.actions] for each in layers],
         "absent": dict(table.absent),
         "snr_inputs": table.snr_inputs,
+        "removed": [[place(value), place(text)] for value, text in table.removed.items()],
     }
 
 

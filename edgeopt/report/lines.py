@@ -11,11 +11,11 @@ Document = Mapping[str, Any]
 Point = Mapping[str, Any]
 
 
-def wrapped(title: str, text: str, limit: int) -> list[str]:
+def wrapped(title: str, text: str, limit: int, width: int = WIDTH) -> list[str]:
     """The text beside its title, cut between words where it is longer than the lines allow."""
     return textwrap.wrap(
         text,
-        WIDTH,
+        width,
         initial_indent=f"{title:9}",
         subsequent_indent=" " * 9,
         max_lines=limit,
@@ -25,34 +25,37 @@ def wrapped(title: str, text: str, limit: int) -> list[str]:
     )
 
 
-def listed(title: str, sentences: Sequence[str], limit: int) -> list[str]:
+def listed(title: str, sentences: Sequence[str], limit: int, width: int = WIDTH) -> list[str]:
     """As many whole sentences as fit into the lines; the report has the others."""
     if not sentences:
         return []
     lines: list[str] = []
     for sentence in sentences:
         room = limit - len(lines)
-        lines += wrapped(title if not lines else "", sentence, min(room, 2))
+        lines += wrapped(title if not lines else "", sentence, min(room, 2), width)
         if len(lines) >= limit:
             break
     return lines
 
 
-def table(rows: Sequence[Sequence[str]], spare: Sequence[str] = ()) -> list[str]:
+def table(
+    rows: Sequence[Sequence[str]], spare: Sequence[str] = (), width: int = WIDTH
+) -> list[str]:
     """Columns side by side, indented; the first row is the head.
 
     Args:
         rows: Cells of equal number.
         spare: Heads of columns that are left out, one by one, where a line would be too long.
+        width: Characters that a line may have.
     """
     lines = _side_by_side(rows)
     for head in spare:
-        if max(map(len, lines)) <= WIDTH or head not in rows[0]:
+        if max(map(len, lines)) <= width or head not in rows[0]:
             continue
         place = list(rows[0]).index(head)
         rows = [[cell for index, cell in enumerate(row) if index != place] for row in rows]
         lines = _side_by_side(rows)
-    return [line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in lines]
+    return [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
 
 
 def _side_by_side(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -61,13 +64,13 @@ def _side_by_side(rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"  {line}".rstrip() for line in lines]
 
 
-def failed(failures: Sequence[Mapping[str, Any]]) -> list[str]:
+def failed(failures: Sequence[Mapping[str, Any]], width: int = WIDTH) -> list[str]:
     """One line on what failed, with an example."""
     if not failures:
         return []
     stages = ", ".join(f"{each['count']} in {each['stage']}" for each in failures)
     first = failures[0]["examples"][0]
-    return wrapped("failed", f"{stages}; such as {first['id']}: {first['reason']}", 1)
+    return wrapped("failed", f"{stages}; such as {first['id']}: {first['reason']}", 1, width)
 
 
 def quality_of(document: Document) -> str:

@@ -84,6 +84,14 @@ def _inverse(low: float) -> str:
     return f"{1 / low:.2f}" if low > 0 else "∞"
 
 
+def large(value: float) -> str:
+    """A count in three digits: `16.3 M`."""
+    for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= limit:
+            return f"{value / limit:.3g} {unit}"
+    return f"{value:.0f}"
+
+
 def change_text(value: float, baseline: float, unit: str) -> str:
     """The difference to the baseline: points for shares (`−0.30 pt`), else per cent (`−71 %`)."""
     if unit == "1":
