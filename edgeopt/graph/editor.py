@@ -253,15 +253,18 @@ class Editor:
 
     def _pop(self, value: ir.Value, graph: ir.Graph) -> None:
         # A dict keeps insertion order, and the order is part of the bytes: rebuild it on undo.
+        # Through `data`, since each assignment to the container itself asks what it may hold.
         name = value.name or ""
-        order = list(graph.initializers)
+        order = list(graph.initializers.data)
         graph.initializers.pop(name)
 
         def restore() -> None:
             graph.register_initializer(value)
-            for other in order[order.index(name) + 1 :]:
-                if other in graph.initializers:
-                    graph.register_initializer(graph.initializers.pop(other))
+            data = graph.initializers.data
+            held = dict(data)
+            data.clear()
+            data.update({each: held.pop(each) for each in order if each in held})
+            data.update(held)
 
         self._undo.append(restore)
 

@@ -15,6 +15,7 @@ from onnx.reference import ReferenceEvaluator
 
 from edgeopt.transforms.rules.inference import Typed
 from edgeopt.transforms.rules.terms import Array, Attribute
+from edgeopt.transforms.rules.weights import name_expression
 
 EAGER_ELEMENTS = 256
 """Up to so many elements a value is computed at once: it costs less than to put it off."""
@@ -27,10 +28,12 @@ class Folded:
     Args:
         typed: Its type.
         compute: Its value in double precision, where it is in floating point.
+        text: How it is computed, in short; the same text means the same value.
     """
 
     typed: Typed
     compute: Callable[[], Array]
+    text: Callable[[], str]
 
     @property
     def dtype(self) -> ir.DataType:
@@ -49,9 +52,11 @@ class Folded:
         shape = ir.Shape(sizes)
         if np.prod([int(size or 0) for size in sizes]) <= EAGER_ELEMENTS:
             return ir.Tensor(self.array(), name=name)
-        return ir.LazyTensor(
+        lazy = ir.LazyTensor(
             lambda: ir.Tensor(self.array(), name=name), self.dtype, shape, cache=True, name=name
         )
+        name_expression(lazy, self.text())
+        return lazy
 
 
 def widened(array: Array) -> Array:

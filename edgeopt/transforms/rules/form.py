@@ -91,11 +91,13 @@ class Pattern:
         roots: What is replaced: outputs of one node, or of siblings.
         arity: Number of branches of a variadic pattern, 0 for any other.
         depth: Nodes from a root to the farthest input.
+        makers: For each input of the first root, the operators that may make it; empty where any.
     """
 
     roots: tuple[Out, ...]
     arity: int
     depth: int
+    makers: tuple[frozenset[str], ...]
 
     @property
     def root(self) -> Call:
@@ -203,6 +205,21 @@ class Rule:
         return _terms(self._replace(bindings, arity))
 
 
+def depth_of(rule: Rule) -> int:
+    """Nodes from a root of a rule to its farthest input."""
+    return max(pattern.depth for pattern in _smallest(rule))
+
+
+def is_of_siblings(rule: Rule) -> bool:
+    """Whether it replaces several nodes side by side."""
+    return any(len({root.call for root in p.roots}) > 1 for p in _smallest(rule))
+
+
+def _smallest(rule: Rule) -> tuple[Pattern, ...]:
+    """Its patterns for the fewest branches: more of them make none deeper."""
+    return rule.patterns(rule.arities[0] if rule.variadic else 0)
+
+
 def _slot(name: str, hint: Any) -> Slot:
     optional = get_origin(hint) in (Union, types.UnionType)
     if optional:
@@ -235,7 +252,20 @@ def _trace(function: Function, arity: int) -> Pattern:
                 bindings[name] = slot.kind(name, optional=slot.optional)
     terms = _terms(function(bindings, arity))
     roots = tuple(each if isinstance(each, Out) else _first(each) for each in terms)
-    return Pattern(roots, arity, max(_depth(root.call) for root in roots))
+    makers = tuple(_makers(each) for each in roots[0].call.inputs)
+    return Pattern(roots, arity, max(_depth(root.call) for root in roots), makers)
+
+
+def _makers(found: Term | None) -> frozenset[str]:
+    """Operators that a term can be made by; empty where there is no telling."""
+    if isinstance(found, Out):
+        return _makers(found.call)
+    if isinstance(found, Call):
+        return frozenset(found.op_types)
+    if isinstance(found, Either):
+        options = [_makers(each) for each in found.options]
+        return frozenset[str]().union(*options) if all(options) else frozenset()
+    return frozenset()
 
 
 def _first(root: Term) -> Out:

@@ -92,7 +92,26 @@ def matches(rule: Rule, node: ir.Node, version: int) -> Iterator[Match]:
         node: Where its root is looked for.
         version: Of the default operator set.
     """
-    yield from Search(rule, node, version).found()
+    search = Search(rule, node, version)
+    if any(_may_fit(pattern, node) for pattern in search.patterns):
+        yield from search.found()
+
+
+def _may_fit(pattern: Pattern, node: ir.Node) -> bool:
+    """Whether the operators directly before a node are those of the pattern: a cheap first look."""
+    made = [None if v is None else v.producer() for v in node.inputs]
+    types = ["" if each is None else each.op_type for each in made]
+    makers = pattern.makers
+    if node.op_type in COMMUTATIVE and len(types) == len(makers) == 2:
+        return _made_by(types, makers) or _made_by(types[::-1], makers)
+    return len(types) >= sum(map(bool, makers)) and _made_by(types, makers)
+
+
+def _made_by(types: list[str], makers: tuple[frozenset[str], ...]) -> bool:
+    return all(
+        not wanted or (index < len(types) and types[index] in wanted)
+        for index, wanted in enumerate(makers)
+    )
 
 
 class Search:
@@ -133,7 +152,7 @@ class Search:
                     break
 
     def _solutions(self, values: Mapping[str, Parameter]) -> Iterator[Match]:
-        for pattern in self.rule.patterns(self._arity()):
+        for pattern in self.patterns:
             root = pattern.root
             if self._node.op_type not in root.op_types or self._node.domain != root.domain:
                 continue
@@ -146,6 +165,11 @@ class Search:
                 match = self._checked(pattern, values)
                 if match is not None:
                     yield match
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The spellings, for as many branches as the node has."""
+        return self.rule.patterns(self._arity())
 
     def _arity(self) -> int:
         if not self.rule.variadic:

@@ -7,12 +7,15 @@ the operator, or, of a constant, from the input that it is.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 from onnx import defs
 
+from edgeopt.core import digest as digests
 from edgeopt.graph.editor import Editor, new_node
+from edgeopt.transforms.rules.facts import plain
 from edgeopt.transforms.rules.folding import Folded, evaluate, once, widened
 from edgeopt.transforms.rules.inference import Typed, infer, record, typed
 from edgeopt.transforms.rules.matching import Match
@@ -27,6 +30,7 @@ from edgeopt.transforms.rules.terms import (
     Tensor,
     Term,
 )
+from edgeopt.transforms.rules.weights import label_of, text_hash
 
 _LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
@@ -113,7 +117,7 @@ class Writer:
             call.op_types[0],
             inputs,
             output=output,
-            attributes=dict(call.attributes),
+            attributes=_attributes(call),
             domain=call.domain,
         )
         if call.outputs > 1:
@@ -164,7 +168,7 @@ class Writer:
         if isinstance(term, Literal):
             number = beside[0] if beside is not None else int(ir.DataType.FLOAT)
             wide = np.array(term.value)
-            return Folded((number, ()), lambda: wide)
+            return Folded((number, ()), lambda: wide, lambda: repr(term.value))
         if term is None or isinstance(term, Out):
             return None
         if term not in self._folded:
@@ -175,9 +179,7 @@ class Writer:
         if isinstance(term, Fixed):
             return _fixed(term.array)
         if isinstance(term, Const):
-            value, load = term.known.key, term.known.load
-            found = typed(value) if isinstance(value, ir.Value) else None
-            return None if found is None or load is None else Folded(found, load)
+            return _weight(term)
         if not isinstance(term, Call) or term.domain:
             return None
         beside = self._beside(term)
@@ -205,7 +207,7 @@ class Writer:
         if found is None or found[1] is None or any(not isinstance(s, int) for s in found[1]):
             known = next(t for t in types if t is not None)
             found = (known[0] if found is None else found[0], lazy().shape)
-        return Folded(found, lazy)
+        return Folded(found, lazy, lambda: _text(call, inputs))
 
     def _beside(self, call: Call) -> Typed | None:
         """The type of the first operand that has one: what numbers beside it have too."""
@@ -244,6 +246,17 @@ class Writer:
             name += "+"
         self._taken.add(name)
         return name
+
+
+def _attributes(call: Call) -> dict[str, Any]:
+    """What a new node is given; attributes of the node that it is like are taken as they are."""
+    made: dict[str, Any] = dict(call.attributes)
+    origin = call.origin
+    if origin is not None and isinstance(origin.key, ir.Node):
+        held = origin.key.attributes
+        same = [n for n, value in made.items() if n in held and plain(held[n]) == value]
+        made |= {name: held[name] for name in same}
+    return made
 
 
 def _replace(editor: Editor, old: ir.Value, new: ir.Value, head: str) -> None:
@@ -315,7 +328,23 @@ def _anchor(match: Match) -> ir.Node:
 
 
 def _fixed(array: Array) -> Folded:
-    return Folded((int(ir.DataType.from_numpy(array.dtype)), array.shape), lambda: array)
+    kind = int(ir.DataType.from_numpy(array.dtype))
+    return Folded((kind, array.shape), lambda: array, lambda: digests.of_array(array))
+
+
+def _weight(constant: Const) -> Folded | None:
+    value, load = constant.known.key, constant.known.load
+    found = typed(value) if isinstance(value, ir.Value) else None
+    tensor = ir.convenience.get_const_tensor(value) if isinstance(value, ir.Value) else None
+    if found is None or load is None or tensor is None:
+        return None
+    return Folded(found, load, lambda: label_of(tensor))
+
+
+def _text(call: Call, inputs: Sequence[Folded | None]) -> str:
+    """How a constant is computed."""
+    parts = ["-" if each is None else each.text() for each in inputs]
+    return text_hash(call.op_types[0], str(sorted(call.attributes.items())), *parts)
 
 
 def _role(call: Call, index: int, version: int) -> str:
