@@ -14,7 +14,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 BINS = 2048
-_COUNTED = 16384
+_COUNTED = 65536
 """Elements of one sample that the histogram counts at most."""
 _CHANNELS = 65536
 _LEAST_LIMIT = 2.0**-20
