@@ -1,38 +1,69 @@
-"""The report as one HTML file that needs nothing else: no network, no script to be read.
+"""The report as one HTML file that needs nothing else: no network, and no script to be read.
 
-Figures are drawn before (SVG inside the page); the script only sorts and filters the table.
+The markup holds the verdicts, a drawn figure a device and every candidate. Scripts add what needs
+a hand: other axes, brushes, sorting, the difference between two models.
 """
 
-import re
+import base64
+import gzip
+import json
 from collections.abc import Mapping
 from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import jinja2
 from markupsafe import Markup
 
 from edgeopt.report.devices import metric_title
-from edgeopt.report.figures import front_figure, svg
 from edgeopt.report.markdown import metric_names
+from edgeopt.report.page_curves import reference_text
+from edgeopt.report.page_data import page_data
+from edgeopt.report.page_figures import figures
+from edgeopt.report.page_quality import sparkline
+from edgeopt.report.page_vega import vega_script
+from edgeopt.units import format_seconds
 
+Document = Mapping[str, Any]
 _ALONE: Mapping[str, Any] = {"regret": []}
-INSTALL = "pip install 'edgeopt[report]'"
-_ID = re.compile(r'\b(id="|url\(#|href="#|xlink:href="#)')
+_SCRIPTS = ("state", "explorer", "parallel", "table", "layers", "start")
+LONG = 60
+"""From so many rows on, paper shows only what stands on the front or has a name."""
 
 
-def page(document: Mapping[str, Any]) -> str:
+def page(document: Document) -> str:
     """The whole page. Everything from the document is escaped."""
     devices = list(document["study"]["devices"])
+    drawn = figures(document)
+    vega = vega_script() if any(f.drawn for f in drawn.fronts.values()) else None
     return _template().render(
         document=document,
         study=document["study"],
         devices=devices,
-        figures={name: _figure(document, name, index) for index, name in enumerate(devices)},
+        figures=drawn,
         metrics={name: metric_names(document["candidates"][name]) for name in devices},
         title=metric_title,
         heat=_heat,
+        sparkline=sparkline,
+        seconds=_seconds,
+        reference=reference_text,
         cells={(r["pick_of"], r["used_on"]): r for r in (document["across"] or _ALONE)["regret"]},
+        long=LONG,
+        data=_packed(json.dumps(page_data(document), separators=(",", ":"))),
+        style=_asset("page.css"),
+        vega=None if vega is None else _packed(vega),
+        script=Markup("\n").join(_asset(f"{name}.js") for name in _SCRIPTS),
     )
+
+
+def _packed(text: str) -> Markup:
+    """What a script unpacks before it uses it: a third of the size, and nothing to be escaped."""
+    packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
+    return Markup(base64.b64encode(packed).decode())
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else format_seconds(value)
 
 
 def _heat(value: float) -> int:
@@ -40,22 +71,9 @@ def _heat(value: float) -> int:
     return round(40 * min(max(value, 0.0), 1.0))
 
 
-def _figure(document: Mapping[str, Any], device: str, index: int) -> Mapping[str, Any]:
-    """`{drawn, missing, left_out}`: SVG, or why there is none."""
-    spec = front_figure(document, device)
-    if spec is None:
-        return {
-            "drawn": None,
-            "missing": "fewer than two measured models: nothing to draw",
-            "left_out": 0,
-        }
-    drawn = svg(spec)
-    if drawn is None:
-        missing = f"the figure needs {INSTALL}; the table is complete"
-        return {"drawn": None, "missing": missing, "left_out": 0}
-    # Several figures stand in one page, so the ids that they refer to must differ.
-    inline = Markup(_ID.sub(rf"\g<1>f{index}-", drawn))
-    return {"drawn": inline, "missing": "", "left_out": spec["usermeta"]["left_out"]}
+@cache
+def _asset(name: str) -> Markup:
+    return Markup(files("edgeopt.report").joinpath("assets", name).read_text(encoding="utf-8"))
 
 
 @cache
