@@ -5,24 +5,27 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import interleaved
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from edgeopt.api.gate import GateRequest, check
+from edgeopt.api.gate import check
+from edgeopt.api.gate_case import GateRequest
 from edgeopt.api.prepare import FEEDS
 from edgeopt.api.subject import open_subject
+from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.core.data import Feed
 from edgeopt.gate.verdict import Finding
-from edgeopt.measure.feeds import write_feeds
+from edgeopt.graph.runtime import Session
 
 _TRIAL = 16
 """Filters of the first try, from which the number for the wanted share follows."""
+SESSIONS = 5
+BLOCKS = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,35 +91,40 @@ def _once(asked: Real, folder: Path, model: Path) -> tuple[Finding, float]:
 
 
 def _slower(asked: Real, folder: Path, path: Path) -> None:
-    """A net that takes about the wanted share longer, measured beside the base and said."""
+    """A net that takes about the wanted share more processor time, measured beside the base."""
     data = open_subject(asked.model, data=asked.data, metric=None, seed=0, progress=print).data
     assert data is not None
-    feeds = folder / "feeds.npz"
-    write_feeds(data.search.feeds[:FEEDS], feeds)
+    feeds = list(data.search.feeds[:FEEDS])
 
-    def ratio(filters: int) -> tuple[float, float, float]:
+    def ratios(filters: int) -> list[float]:
         _write(asked.model, filters, path)
-        models = {
-            interleaved.GIVEN: (asked.model, "all"),
-            "slower": (path, "all"),
-        }
-        faster, low, high = interleaved.ratio(interleaved.times(models, feeds), "slower")
-        return 1 / faster, 1 / high, 1 / low
+        return [_processor_ratio(asked.model, path, feeds) for _ in range(SESSIONS)]
 
-    filters = _fitting(asked.slowdown, ratio)
-    value, low, high = ratio(filters)
+    one, two = (float(np.median(ratios(n))) for n in (_TRIAL, 2 * _TRIAL))
+    each = max((two - one) / _TRIAL, 1e-6)  # the time of a convolution is nearly linear in filters
+    filters = max(1, round(_TRIAL + (1 + asked.slowdown - one) / each))
+    found = sorted(ratios(filters))
     print(
         f"slower: a convolution of {filters} filters over the input, its mean times 0 added to the "
-        f"output, takes {value - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]",
+        f"output, takes {np.median(found) - 1:+.1%} processor time "
+        f"({found[0] - 1:+.1%} to {found[-1] - 1:+.1%} in {SESSIONS} pairs of sessions)",
         flush=True,
     )
 
 
-def _fitting(share: float, ratio: Callable[[int], tuple[float, float, float]]) -> int:
-    """Filters for a share, from two tries: the time of a convolution is nearly linear in them."""
-    one, two = (ratio(n)[0] for n in (_TRIAL, 2 * _TRIAL))
-    each = max((two - one) / _TRIAL, 1e-6)
-    return max(1, round(_TRIAL + (1 + share - one) / each))
+def _processor_ratio(base: Path, other: Path, feeds: list[Feed]) -> float:
+    """Processor time of one net over another's, blocks in turn: other programs hardly touch it."""
+    sessions = [Session(path, RuntimeSettings(threads=1)) for path in (base, other)]
+    ratios: list[float] = []
+    for turn in range(BLOCKS + 1):
+        taken: dict[int, float] = {}
+        for which in (0, 1) if turn % 2 else (1, 0):
+            began = time.process_time()
+            for feed in feeds:
+                sessions[which].run(feed)
+            taken[which] = time.process_time() - began
+        ratios.append(taken[1] / taken[0])
+    return float(np.median(ratios[1:]))
 
 
 def _write(source: Path, filters: int, path: Path) -> None:

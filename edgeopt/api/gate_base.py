@@ -68,13 +68,20 @@ def _shown(reference: str, model: Path) -> bytes:
         )
     if not shown.stdout.startswith(_POINTER):
         return shown.stdout
+    if _git(model.parent, "lfs", "version").returncode:
+        raise UsageError(
+            "the repository holds a Git LFS pointer, and git-lfs is not installed here",
+            where=where,
+            hint=f"install git-lfs, then `git lfs fetch origin {_branch(reference)}`; "
+            "in actions/checkout, lfs: true",
+        )
     smudged = _git(model.parent, "lfs", "smudge", given=shown.stdout)
     if smudged.returncode or smudged.stdout.startswith(_POINTER):
         raise UsageError(
             f"the repository holds a Git LFS pointer, and the file behind it is not here: "
             f"{_said(smudged)}",
             where=where,
-            hint=f"run `git lfs fetch origin {reference}` first",
+            hint=f"run `git lfs fetch origin {_branch(reference)}` first",
         )
     return smudged.stdout
 
@@ -120,6 +127,14 @@ def _git(
         raise UsageError(f"git {words[0]} took over {_TIMEOUT_S} s", hint="try again") from error
 
 
+def _branch(reference: str) -> str:
+    """As the remote calls it."""
+    return reference.removeprefix("origin/")
+
+
 def _said(done: "subprocess.CompletedProcess[bytes]") -> str:
-    lines = done.stderr.decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else "it said nothing"
+    """What git complains of; the lines before and after it are advice."""
+    lines = [line.strip() for line in done.stderr.decode(errors="replace").splitlines()]
+    lines = [line for line in lines if line]
+    complaints = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (complaints or lines[-1:] or ["it said nothing"])[0]

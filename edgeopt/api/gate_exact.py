@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
 import onnx_ir as ir
 
@@ -11,7 +12,7 @@ from edgeopt.gate.budget import Budget
 from edgeopt.gate.evidence import Absent, Evidence
 from edgeopt.graph.cost import static_cost
 from edgeopt.graph.read import open_graph
-from edgeopt.targets.profiles import load_profile
+from edgeopt.targets.profiles import load_profile, search_path
 
 _FIELDS = {
     "params": "params",
@@ -22,26 +23,32 @@ _FIELDS = {
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 
 
-def exact(budget: Budget, model: Model, base: Model | None) -> Evidence | Absent:
+def exact(budget: Budget, model: Model, base: Model | None, project: Path) -> Evidence | Absent:
     """The evidence for a budget on an exact metric.
+
+    Args:
+        budget: What is asked.
+        model: Under the gate.
+        base: What it is compared with; None without.
+        project: Folder whose own hardware profiles may be named too.
 
     Raises:
         UsageError: There is no such profile.
         ModelError: The graph cannot be read.
     """
-    value = _value(budget, model)
+    value = _value(budget, model, project)
     return Evidence(
         value=value,
         origin="exact",
-        base=None if base is None else _value(budget, base),
-        note=_why_all(budget, model),
+        base=None if base is None else _value(budget, base, project),
+        note=_why_all(budget, model, project),
     )
 
 
-def _why_all(budget: Budget, model: Model) -> str:
+def _why_all(budget: Budget, model: Model, project: Path) -> str:
     if budget.metric.name != "unsupported_ops":
         return ""
-    ceiling = load_profile(budget.device).opset_ceiling
+    ceiling = _profile(budget, project).opset_ceiling
     if model.opset <= ceiling:
         return ""
     return (
@@ -49,11 +56,15 @@ def _why_all(budget: Budget, model: Model) -> str:
     )
 
 
-def _value(budget: Budget, model: Model) -> float:
+def _profile(budget: Budget, project: Path) -> DeviceProfile:
+    return load_profile(budget.device, search_path(project))
+
+
+def _value(budget: Budget, model: Model, project: Path) -> float:
     if budget.metric.name == "size":
         return float(model.size_bytes)
     if budget.metric.name == "unsupported_ops":
-        return float(_unsupported(model, load_profile(budget.device)))
+        return float(_unsupported(model, _profile(budget, project)))
     return float(_cost(model)[_FIELDS[budget.metric.name]])
 
 

@@ -15,7 +15,7 @@ from edgeopt.core.data import DataSet
 from edgeopt.core.measurement import Failure
 from edgeopt.core.model import Model
 from edgeopt.core.samples import Interval
-from edgeopt.errors import ConfigError, DeviceError
+from edgeopt.errors import ConfigError, DeviceError, ModelError, UsageError
 from edgeopt.gate.budget import Budget
 from edgeopt.gate.evidence import Absent, Evidence
 from edgeopt.gate.pooling import absolute, pooled, spread
@@ -93,11 +93,15 @@ def measured(question: Question, undecided: Undecided, progress: Callable[[str],
         project = question.config.resolve().parent
         with open_device(question.device, question.folder / "agent", project=project) as device:
             return _on(device, question, undecided, progress, end)
-    except ConfigError as error:
+    except ModelError:  # of the base, which does not run there
+        raise
+    except UsageError as error:
         line = question.budgets[0].line
         raise ConfigError(error.what, where=f"{question.config}:{line}", hint=error.hint) from error
     except DeviceError as error:
-        absent = Absent(reason=f"{question.device}: {error.what}", kind="device")
+        named = "" if question.device in error.what else f"{question.device}: "
+        hint = f" ({error.hint})" if error.hint else ""
+        absent = Absent(reason=f"{named}{error.what}{hint}", kind="device")
         return Answer(kind="", evidence={budget.id: absent for budget in question.budgets})
 
 

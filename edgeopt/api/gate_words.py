@@ -7,11 +7,11 @@ from typing import Any
 import tomlkit
 from tomlkit.items import AoT
 
-from edgeopt.core.written import write_whole
 from edgeopt.errors import ConfigError, UsageError
 from edgeopt.gate.budget import Budget, Gate
 from edgeopt.gate.config import quantity, read_gate
 from edgeopt.gate.lock import read_lock
+from edgeopt.gate.toml import edit_toml
 from edgeopt.gate.verdict import said
 
 _KINDS = {
@@ -51,7 +51,9 @@ def explained(config: Path, budget_id: str) -> str:
     return "\n".join(lines)
 
 
-def waived(config: Path, budget_id: str, *, until: str, reason: str, ceiling: str) -> str:
+def waived(
+    config: Path, budget_id: str, *, until: str, reason: str, ceiling: str, today: datetime.date
+) -> str:
     """Write a waiver into the file.
 
     Raises:
@@ -68,7 +70,8 @@ def waived(config: Path, budget_id: str, *, until: str, reason: str, ceiling: st
         raise UsageError("a waiver needs a reason", hint="give --reason")
     if ceiling:
         quantity(ceiling, budget.metric.unit)
-    document: Any = tomlkit.parse(config.read_text(encoding="utf-8"))
+    if day < today:
+        raise UsageError(f"--until {until} is over already", hint="give a day that comes")
     row = tomlkit.table()
     row.trivia.indent = "\n"
     row.add("budget", budget.id)
@@ -76,19 +79,18 @@ def waived(config: Path, budget_id: str, *, until: str, reason: str, ceiling: st
         row.add("ceiling", ceiling)
     row.add("until", day)
     row.add("reason", reason.strip())
-    held: Any = document["gate"].setdefault("waiver", tomlkit.aot())
-    if not _is_array_of_tables(held):
-        raise ConfigError(
-            "waivers stand inline in this file", where=str(config), hint="write [[gate.waiver]]"
-        )
-    held.append(row)
-    text = tomlkit.dumps(document)
-    write_whole(
-        config,
-        text,
-        what="the file cannot be written",
-        hint="free space there, or see its permissions",
-    )
+
+    def change(document: Any) -> None:
+        held: Any = document["gate"].setdefault("waiver", tomlkit.aot())
+        if not _is_array_of_tables(held):
+            raise ConfigError(
+                "waivers stand inline in this file",
+                where=gate.place("waiver"),
+                hint="write [[gate.waiver]]",
+            )
+        held.append(row)
+
+    edit_toml(config, change)
     return f"{config}: {budget.id} is waived until {day}"
 
 

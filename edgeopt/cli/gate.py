@@ -2,13 +2,16 @@
 
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-Render = Callable[[Any], str]
+from edgeopt.cli import options
+
+if TYPE_CHECKING:
+    from edgeopt.errors import StorageError
+    from edgeopt.gate.verdicts import Verdicts
 
 app = typer.Typer(no_args_is_help=True, help="Keep a project's model inside its budgets.")
 
@@ -36,16 +39,20 @@ def check(
             "--format", help="text, json, junit, sarif, github, gitlab, ...; or FORM=FILE."
         ),
     ] = None,
+    as_json: options.Json = False,
 ) -> None:
     """Judge every budget. 0 kept, 1 missed, 3 device trouble, 4 undecided, 5 no budgets."""
     from edgeopt.api.gate import check as run
     from edgeopt.plugins import GATE_FORMATS
 
-    wanted = [form.partition("=") for form in forms or ["text"]]
-    renders = [(GATE_FORMATS.load(name), place) for name, _, place in wanted]
+    asked = [*(forms or ()), *(["json"] if as_json else ())] or ["text"]
+    wanted = [(name, place) for name, _, place in (form.partition("=") for form in asked)]
+    renders = [(GATE_FORMATS.load(name), place) for name, place in wanted]
     verdicts = run(_request(config, model, base, time, measure, inconclusive), _tell)
-    for render, place in [*renders, *_inside_github(wanted)]:
-        _say(render(verdicts), place)
+    trouble = [_say(render(verdicts), place) for render, place in renders]
+    _inside_github(verdicts, {name for name, _ in wanted})
+    for error in filter(None, trouble):  # after all that could be said was said
+        raise error
     raise typer.Exit(verdicts.code)
 
 
@@ -55,12 +62,24 @@ def update(
     model: ModelFile = None,
     base: Base = "",
     time: Time = "5m",
+    candidate: Annotated[
+        str,
+        typer.Option(
+            "--from", help="Take the limits from FILE, an exported folder, or a trial (c12)."
+        ),
+    ] = "",
+    study: Annotated[
+        str | None, typer.Option("--study", help="Of the trial; the latest when left out.")
+    ] = None,
+    store: options.Store = None,
 ) -> None:
     """Measure every budget on its device and write the receipts into the lock."""
-    from edgeopt.api.gate import update as run
+    from edgeopt.api.gate_update import Update
+    from edgeopt.api.gate_update import update as run
 
-    lock, count = run(_request(config, model, base, time), _tell)
-    print(f"{lock}: {count} receipts written; commit it")
+    asked = Update(candidate=candidate, study=study, store=store)
+    for line in run(_request(config, model, base, time), _tell, asked):
+        print(line)
 
 
 @app.command()
@@ -80,9 +99,12 @@ def waive(
     config: Config = Path("edgeopt.toml"),
 ) -> None:
     """Accept a missed budget for a while; written into the file, whose comments stay."""
+    import datetime
+
     from edgeopt.api.gate_words import waived
 
-    print(waived(config, budget, until=until, reason=reason, ceiling=ceiling))
+    today = datetime.date.today()
+    print(waived(config, budget, until=until, reason=reason, ceiling=ceiling, today=today))
 
 
 def _request(
@@ -95,7 +117,7 @@ def _request(
 ):
     import datetime
 
-    from edgeopt.api.gate import GateRequest
+    from edgeopt.api.gate_case import GateRequest
     from edgeopt.units import parse_duration_s
 
     return GateRequest(
@@ -106,37 +128,54 @@ def _request(
         time_s=parse_duration_s(time),
         undecided=undecided,
         today=datetime.date.today(),
+        root=_root(),
     )
 
 
-def _inside_github(wanted: list[tuple[str, str, str]]) -> list[tuple[Render, str]]:
-    """Annotations and the job summary come by themselves there."""
+def _root() -> Path | None:
+    """The repository's root where a server runs this; its widgets know no other folder."""
+    named = os.environ.get("GITHUB_WORKSPACE") or os.environ.get("CI_PROJECT_DIR")
+    inside = named and Path.cwd().is_relative_to(Path(named).resolve())
+    return Path(named) if named and inside else None
+
+
+def _inside_github(verdicts: "Verdicts", wanted: set[str]) -> None:
+    """Annotations and the job summary come by themselves there, and never spoil a verdict.
+
+    Annotations go to stderr, which the runner reads too: stdout stays what was asked for.
+    """
     from edgeopt.plugins import GATE_FORMATS
 
-    names = {name for name, _, _ in wanted}
-    found: list[tuple[Render, str]] = []
-    if os.environ.get("GITHUB_ACTIONS") == "true" and "github" not in names:
-        found.append((GATE_FORMATS.load("github"), ""))
+    if os.environ.get("GITHUB_ACTIONS") == "true" and "github" not in wanted:
+        _tell(GATE_FORMATS.load("github")(verdicts))
     place = os.environ.get("GITHUB_STEP_SUMMARY", "")
-    if place and "summary" not in names:
-        found.append((GATE_FORMATS.load("summary"), place))
-    return found
+    if place and "summary" not in wanted:
+        error = _say(GATE_FORMATS.load("summary")(verdicts), place)
+        if error is not None:
+            _tell(f"there is no job summary: {error}")
 
 
-def _say(text: str, place: str) -> None:
+def _say(text: str, place: str) -> "StorageError | None":
+    """Print it or write it; what went wrong with a file."""
+    from edgeopt.errors import StorageError
+
     if not place:
         sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
         print(text)
-        return
-    from edgeopt.errors import StorageError
-
-    mode = "a" if place == os.environ.get("GITHUB_STEP_SUMMARY") else "w"
+        return None
+    summary = place == os.environ.get("GITHUB_STEP_SUMMARY")
     try:
-        with Path(place).open(mode, encoding="utf-8") as file:
+        with Path(place).open("a" if summary else "w", encoding="utf-8") as file:
             file.write(text + "\n")
     except OSError as error:
-        raise StorageError(f"it cannot be written: {error}", where=place) from error
+        return StorageError(
+            f"it cannot be written: {error.strerror or error}",
+            where=place,
+            hint="name another file in --format FORM=FILE",
+        )
+    return None
 
 
 def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    if line:
+        print(line, file=sys.stderr, flush=True)

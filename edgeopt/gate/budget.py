@@ -1,9 +1,12 @@
 """`Budget`, `Waiver` and `Gate`: what a project allows itself, as edgeopt.toml says it."""
 
 import datetime
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from edgeopt.gate.lines import Place, line_of
 
 Kind = Literal["exact", "measured", "scored"]
 Level = Literal["error", "warn"]
@@ -112,6 +115,7 @@ class Gate:
         lock: File of receipts.
         budgets: In the order of the file.
         waivers: In the order of the file.
+        lines: Where in the file what stands.
     """
 
     path: Path
@@ -122,6 +126,11 @@ class Gate:
     lock: Path
     budgets: tuple[Budget, ...]
     waivers: tuple[Waiver, ...] = ()
+    lines: Mapping[Place, int] = field(default_factory=dict[Place, int])
+
+    def place(self, key: str) -> str:
+        """File and line of a key of the `[gate]` table."""
+        return f"{self.path}:{line_of(self.lines, 'gate', key)}"
 
     def waiver_of(self, budget: Budget) -> Waiver | None:
         """The one that names the budget; the last one counts."""

@@ -2,8 +2,8 @@
 
 import datetime
 import difflib
+import math
 import re
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, cast
 from edgeopt.errors import ConfigError, UsageError
 from edgeopt.gate.budget import METRICS, PAIRED, Budget, Gate, Metric, Waiver
 from edgeopt.gate.lines import Place, line_of, lines_of
+from edgeopt.gate.toml import read_toml
 from edgeopt.units import parse_bytes, parse_duration_s
 
 _GATE = ("model", "data", "metric", "protocol", "lock", "budget", "waiver")
@@ -35,14 +36,13 @@ def read_gate(path: Path) -> Gate:
         ConfigError: The file is not there, is no TOML, or something in it cannot be meant.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
+        text, document = read_toml(path)
     except FileNotFoundError as error:
         raise ConfigError(
-            "there is no such file", where=str(path), hint="write one: see docs/gate.md"
+            "there is no such file",
+            where=str(path),
+            hint="write one (docs/gate.md begins with a short one), or name it with --config FILE",
         ) from error
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"it cannot be read: {error}", where=str(path)) from error
     return _Reader(path, lines_of(text)).gate(document)
 
 
@@ -55,7 +55,9 @@ class _Reader:
         table = document.get("gate")
         if not isinstance(table, dict):
             raise ConfigError(
-                "there is no [gate] table", where=str(self._path), hint="see docs/gate.md"
+                "there is no [gate] table",
+                where=f"{self._path}:{line_of(self._lines, 'gate')}",
+                hint='begin with [gate] and model = "net.onnx" under it; see docs/gate.md',
             )
         told = cast("Mapping[str, Any]", table)
         self._known(told, _GATE, "gate")
@@ -66,22 +68,25 @@ class _Reader:
         return Gate(
             path=self._path,
             model=self._file(told, "model"),
-            data=self._data(str(told.get("data", ""))),
-            metric=str(told.get("metric", "")),
-            protocol=str(told.get("protocol", "normal")),
-            lock=self._path.parent / str(told.get("lock", "edgeopt.lock")),
+            data=self._data(self._text(told, "data", "", "gate")),
+            metric=self._text(told, "metric", "", "gate"),
+            protocol=self._text(told, "protocol", "normal", "gate"),
+            lock=self._path.parent / self._text(told, "lock", "edgeopt.lock", "gate"),
             budgets=budgets,
             waivers=tuple(
                 self._waiver(row, index, budgets)
                 for index, row in enumerate(self._rows(told, "waiver"))
             ),
+            lines=self._lines,
         )
 
     def _budget(self, row: Mapping[str, Any], index: int) -> Budget:
         place = ("gate", "budget", index)
         self._known(row, _BUDGET, *place)
         metric = METRICS[self._among(row.get("metric"), METRICS, "metric", *place, "metric")]
-        device = str(row.get("device", row.get("profile", "")))
+        if "device" in row and "profile" in row:
+            raise self._wrong("give a device or a profile, not both", *place, "profile")
+        device = self._text(row, "device" if "device" in row else "profile", "", *place)
         if metric.kind == "measured" and not device:
             raise self._wrong(f"{metric.name} is measured: name a device", *place)
         if metric.name == "unsupported_ops" and not device:
@@ -92,14 +97,14 @@ class _Reader:
             raise self._wrong(f"the budget allows nothing yet: give {key}", *place)
         level = self._among(row.get("level", "error"), ("error", "warn"), "level", *place, "level")
         return Budget(
-            id=str(row.get("id", f"{metric.name}@{device}" if device else metric.name)),
+            id=self._text(row, "id", f"{metric.name}@{device}" if device else metric.name, *place),
             metric=metric,
             device=device,
             limit=limit,
             change=change,
-            tolerance=self._read(row, "tolerance", share, *place) or 0.0,
+            tolerance=self._read(row, "tolerance", tolerance, *place) or 0.0,
             level="warn" if level == "warn" else "error",
-            hint=str(row.get("hint", "")),
+            hint=self._text(row, "hint", "", *place),
             line=line_of(self._lines, *place),
         )
 
@@ -134,7 +139,7 @@ class _Reader:
         self._known(row, _WAIVER, *place)
         by_id = {budget.id: budget for budget in budgets}
         budget = self._among(row.get("budget"), by_id, "budget", *place, "budget")
-        until, reason = row.get("until"), str(row.get("reason", "")).strip()
+        until, reason = row.get("until"), self._text(row, "reason", "", *place).strip()
         if isinstance(until, datetime.datetime) or not isinstance(until, datetime.date):
             raise self._wrong("until must be a day, written 2027-03-01", *place, "until")
         if not reason:
@@ -157,9 +162,15 @@ class _Reader:
         return cast("list[Mapping[str, Any]]", rows)
 
     def _file(self, table: Mapping[str, Any], key: str) -> Path:
-        if key not in table:
+        if not table.get(key):
             raise self._wrong(f"{key} is missing: which file is held to the budgets?", "gate")
-        return self._path.parent / str(table[key])
+        return self._path.parent / self._text(table, key, "", "gate")
+
+    def _text(self, table: Mapping[str, Any], key: str, otherwise: str, *place: str | int) -> str:
+        value = table.get(key, otherwise)
+        if not isinstance(value, str):
+            raise self._wrong(f"{key} must be a text in quotes, not {value!r}", *place, key)
+        return value
 
     def _data(self, spec: str) -> str:
         """A spec whose file, where it is one, is found from edgeopt.toml's folder."""
@@ -221,9 +232,12 @@ def quantity(value: object, unit: str) -> float:
     """
     text = str(value)
     if unit == "s":
-        return parse_duration_s(text)
+        return _finite(parse_duration_s(text), text)
     if unit == "B":
-        return float(parse_bytes(text))
+        try:
+            return float(parse_bytes(text))
+        except OverflowError:
+            return _finite(math.inf, text)
     if unit == "J":
         return _scaled(text, _JOULES, "an energy", "5 mJ")
     if unit == "1":
@@ -240,6 +254,18 @@ def share(value: object) -> float:
     return _scaled(str(value), {"%": 0.01}, "a percentage", "3%")
 
 
+def tolerance(value: object) -> float:
+    """A share below 100 %: with more, a least value would be kept by anything.
+
+    Raises:
+        UsageError: It is not written as a percentage, or is not below 100 %.
+    """
+    found = share(value)
+    if found >= 1:
+        raise UsageError(f"{str(value)!r} is no tolerance", hint="write less than 100%")
+    return found
+
+
 def points(value: object) -> float:
     """`1pt` is one point of a hundred.
 
@@ -253,4 +279,10 @@ def _scaled(text: str, units: Mapping[str, float], what: str, example: str) -> f
     found = _NUMBER.match(text)
     if found is None or found.group(2) not in units:
         raise UsageError(f"{text!r} is not {what}", hint=f"write it as {example}")
-    return float(found.group(1)) * units[found.group(2)]
+    return _finite(float(found.group(1)) * units[found.group(2)], text)
+
+
+def _finite(value: float, text: str) -> float:
+    if not math.isfinite(value):
+        raise UsageError(f"{text!r} allows everything", hint="write a number that can be missed")
+    return value

@@ -43,7 +43,9 @@ class Absent:
         reason: One sentence.
         kind: `missing`, `device` where the device is in trouble, `incompatible` where what there
             is comes from another environment.
+        instead: What the lock says of this very model, where a device that was asked is away.
     """
 
     reason: str
     kind: Literal["missing", "device", "incompatible"] = "missing"
+    instead: Evidence | None = None

@@ -9,30 +9,34 @@ import re
 from collections.abc import Mapping
 
 Place = tuple[str | int, ...]
-_HEADER = re.compile(r"^\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
-_KEY = re.compile(r"^\s*([A-Za-z0-9_-]+|\"[^\"]*\"|'[^']*')\s*=")
-_FENCES = ('"""', "'''")
+_SINGLE = r'"(?:\\.|[^"\\\n])*"' + r"|'[^'\n]*'"
+_PART = rf"(?:[A-Za-z0-9_-]+|{_SINGLE})"
+_NAME = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"^\s*(\[\[?)\s*({_NAME})\s*\]\]?\s*$")
+_KEY = re.compile(rf"^\s*({_NAME})\s*=")
+_HIDING = re.compile(rf'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|{_SINGLE}|#[^\n]*', re.DOTALL)
 
 
 def lines_of(text: str) -> Mapping[Place, int]:
-    """Line numbers, from 1, by table and key: `("gate", "budget", 0, "max")`."""
+    """Line numbers, from 1, by table and key: `("gate", "budget", 0, "max")`.
+
+    Args:
+        text: A file that parses; of one that does not, the lines are a guess.
+    """
     found: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()
-    fence = ""
-    for number, line in enumerate(text.splitlines(), start=1):
-        if fence:
-            fence = "" if fence in line else fence
-            continue
-        fence = next((f for f in _FENCES if line.count(f) % 2), "")
-        header = _HEADER.match(line)
+    depth = 0
+    for number, line in enumerate(_HIDING.sub(_bare, text).split("\n"), start=1):
+        header = None if depth else _HEADER.match(line)
         if header:
             table = _table(header.group(2), counts, many=header.group(1) == "[[")
             found.setdefault(table, number)
             continue
-        key = _KEY.match(line)
+        key = None if depth else _KEY.match(line)
         if key:
-            found.setdefault((*table, key.group(1).strip("\"'")), number)
+            found.setdefault((*table, *_parts(key.group(1))), number)
+        depth = max(0, depth + _opened(line))
     return found
 
 
@@ -44,10 +48,28 @@ def line_of(found: Mapping[Place, int], *place: str | int) -> int:
     return 1
 
 
+def _bare(hiding: re.Match[str]) -> str:
+    """Strings of one line as they are, since keys may be some; of the rest only the line ends."""
+    text = hiding.group()
+    if text.startswith("#") or text[:3] in ('"""', "'''"):
+        return "\n" * text.count("\n")
+    return text
+
+
+def _opened(line: str) -> int:
+    """How many brackets of arrays and inline tables a line leaves open."""
+    bare = re.sub(_SINGLE, "", line)
+    return sum(bare.count(mark) for mark in "[{") - sum(bare.count(mark) for mark in "]}")
+
+
+def _parts(name: str) -> Place:
+    return tuple(part.strip("\"'") for part in re.findall(_PART, name))
+
+
 def _table(name: str, counts: dict[Place, int], *, many: bool) -> Place:
     """The place of a header; of an array's table its number within the array is part."""
     place: Place = ()
-    parts = [part.strip().strip("\"'") for part in name.split(".")]
+    parts = _parts(name)
     for index, part in enumerate(parts):
         place = (*place, part)
         if index == len(parts) - 1 and many:

@@ -5,7 +5,6 @@ something about this model only, on this kind of device, measured that way. It c
 its own fields: a figure that was typed in by hand does not match it.
 """
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from edgeopt.core.samples import Interval
 from edgeopt.core.written import write_whole
 from edgeopt.errors import ConfigError
 from edgeopt.gate.lines import line_of, lines_of
+from edgeopt.gate.toml import edit_toml, read_toml
 
 VERSION = 1
 _HEAD = (
@@ -83,16 +83,17 @@ def read_lock(path: Path) -> tuple[Receipt, ...]:
         ConfigError: It is no lock, of a newer version, or a receipt was changed by hand.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        document: Mapping[str, Any] = tomllib.loads(text)
+        text, document = read_toml(path, hint=_AGAIN)
     except FileNotFoundError:
         return ()
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"it cannot be read: {error}", where=str(path), hint=_AGAIN) from error
-    if document.get("version") != VERSION:
+    if "version" not in document:
         raise ConfigError(
-            f"it is of version {document.get('version')!r}, and this edgeopt reads {VERSION}",
-            where=str(path),
+            "this is no lock of edgeopt: it names no version", where=f"{path}:1", hint=_AGAIN
+        )
+    if document["version"] != VERSION:
+        raise ConfigError(
+            f"it is of version {document['version']!r}, and this edgeopt reads {VERSION}",
+            where=f"{path}:{line_of(lines_of(text), 'version')}",
             hint=_AGAIN,
         )
     lines = lines_of(text)
@@ -112,29 +113,45 @@ def read_lock(path: Path) -> tuple[Receipt, ...]:
 
 
 def write_lock(path: Path, receipts: Sequence[Receipt]) -> None:
-    """Write receipts; those of the same metric and device are replaced, comments stay.
+    """Write receipts: these are all that the lock holds then; its comments stay.
 
     Raises:
         StorageError: The file cannot be written.
     """
-    document = _document(path)
+    if _usable(path):
+        edit_toml(path, lambda document: _put(document, receipts))
+        return
+    document = tomlkit.document()
+    document.add(tomlkit.comment(_HEAD))
+    document.add("version", VERSION)
+    _put(document, receipts)
+    write_whole(
+        path,
+        tomlkit.dumps(document),
+        what="the lock cannot be written",
+        hint="free space there, or see its permissions",
+    )
+
+
+def _put(document: Any, receipts: Sequence[Receipt]) -> None:
     rows: Any = document.setdefault("receipt", tomlkit.aot())
+    for index in reversed(range(len(rows))):  # a row's comments go with a row that nobody needs
+        earlier = rows[:index]
+        if not any(_same(rows[index], receipt) for receipt in receipts) or any(
+            _key(rows[index]) == _key(row) for row in earlier
+        ):
+            del rows[index]
     for receipt in receipts:
         row = tomlkit.table()
         for key, value in {**asdict(receipt), "seal": receipt.seal}.items():
             row.add(key, value)
-        places = [i for i, old in enumerate(rows) if _same(old, receipt)]
-        if places:
-            rows[places[0]].update(row)
-        else:
+        old = next((old for old in rows if _same(old, receipt)), None)
+        if old is None:
             rows.append(row)
-    text = tomlkit.dumps(document)
-    write_whole(
-        path,
-        text,
-        what="the lock cannot be written",
-        hint="free space there, or see its permissions",
-    )
+            continue
+        for key in [key for key in old if key not in row]:
+            del old[key]
+        old.update(row)
 
 
 _AGAIN = "run `edgeopt gate update`, which measures and writes it"
@@ -151,17 +168,25 @@ def _receipt(row: Mapping[str, Any], where: str) -> Receipt:
     return found
 
 
+def _key(row: Mapping[str, Any]) -> tuple[object, object]:
+    return row.get("metric"), row.get("device")
+
+
 def _same(old: Mapping[str, Any], new: Receipt) -> bool:
-    return (old.get("metric"), old.get("device")) == (new.metric, new.device)
+    return _key(old) == (new.metric, new.device)
 
 
-def _document(path: Path) -> tomlkit.TOMLDocument:
+def _usable(path: Path) -> bool:
+    """Whether its comments can be kept; what is damaged or of another version is written anew."""
     try:
-        if read_lock(path):
-            return tomlkit.parse(path.read_text(encoding="utf-8"))
-    except ConfigError:  # changed by hand or of another version: written anew
-        pass
-    document = tomlkit.document()
-    document.add(tomlkit.comment(_HEAD))
-    document.add("version", VERSION)
-    return document
+        _, document = read_toml(path)
+    except (FileNotFoundError, ConfigError):
+        return False
+    return document.get("version") == VERSION and _tables(document.get("receipt", [{}]))
+
+
+def _tables(rows: Any) -> bool:
+    """Whether it is what `[[receipt]]` makes: an empty list stands inline."""
+    if not isinstance(rows, list) or not rows:
+        return False
+    return all(isinstance(row, dict) for row in cast("list[Any]", rows))

@@ -8,7 +8,7 @@ value over base, with 1 + change + t as its limit. What has no evidence is never
 import datetime
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from edgeopt.core.samples import Interval
@@ -66,7 +66,7 @@ def judge(
     if isinstance(evidence, Evidence) and math.isnan(evidence.value):
         evidence = Absent(reason=f"{budget.metric.title} is no number")
     if isinstance(evidence, Absent):
-        return Finding(budget=budget, status=evidence.kind, message=evidence.reason)
+        return _absent(budget, evidence, waiver, today)
     parts = [*_limit(budget, evidence), *_change(budget, evidence)]
     if not parts:
         return Finding(budget=budget, status="missing", message=_NO_BASE, evidence=evidence)
@@ -74,11 +74,15 @@ def judge(
     status, message = min(parts, key=lambda part: order.index(part[0]))
     notes = tuple(_notes(budget, evidence))
     found = Finding(budget=budget, status=status, message=message, evidence=evidence, notes=notes)
-    return found if status != "fail" or waiver is None else _waived(found, waiver, evidence, today)
+    if waiver is None:
+        return found
+    if status == "fail":
+        return _waived(found, waiver, evidence, today)
+    return replace(found, notes=(*notes, *_unused(waiver, status, today)))
 
 
 def exit_code(findings: Sequence[Finding], *, undecided: str = "fail") -> int:
-    """What the process says: docs/design.md section 7.
+    """What the process says: docs/design.md section 5.
 
     Args:
         findings: Of all budgets; none at all is 5.
@@ -98,6 +102,25 @@ def exit_code(findings: Sequence[Finding], *, undecided: str = "fail") -> int:
         return 4
     known = {"pass", "waived", "fail"} | ({"inconclusive"} if undecided != "fail" else set[str]())
     return 0 if {finding.status for finding in findings} & known else 4
+
+
+def _absent(budget: Budget, absent: Absent, waiver: Waiver | None, today: datetime.date) -> Finding:
+    """What the lock says is told, but the trouble stays: only a limit that is missed is worse."""
+    if absent.instead is None:
+        return Finding(budget=budget, status=absent.kind, message=absent.reason)
+    found = judge(budget, absent.instead, waiver, today=today)
+    if found.status == "fail":
+        return replace(found, notes=(*found.notes, absent.reason))
+    message = f"{absent.reason}; by the lock alone: {found.message} (--no-measure takes that)"
+    return replace(found, status=absent.kind, message=message)
+
+
+def _unused(waiver: Waiver, status: Status, today: datetime.date) -> list[str]:
+    """A waiver that nothing needs any more only hides the next miss."""
+    if status != "pass":
+        return []
+    ended = f" ended on {waiver.until}, and it" if today > waiver.until else ""
+    return [f"the waiver of line {waiver.line}{ended} is not needed: delete it"]
 
 
 def _limit(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
@@ -155,7 +178,8 @@ def _status(interval: Interval, allowed: float, *, higher: bool) -> Status:
 def _waived(found: Finding, waiver: Waiver, evidence: Evidence, today: datetime.date) -> Finding:
     unit = found.budget.metric.unit
     status: Status = "waived"
-    text = f"accepted until {waiver.until} because {waiver.reason!r}"
+    left = (waiver.until - today).days
+    text = f"accepted until {waiver.until} ({left} days left) because {waiver.reason!r}"
     if today > waiver.until:
         status = "fail"
         text = f"its waiver of line {waiver.line} ended on {waiver.until} ({waiver.reason!r})"
@@ -163,13 +187,7 @@ def _waived(found: Finding, waiver: Waiver, evidence: Evidence, today: datetime.
         status = "fail"
         ceiling = said(waiver.ceiling, unit)
         text = f"and beyond the {ceiling} that the waiver of line {waiver.line} allows"
-    return Finding(
-        budget=found.budget,
-        status=status,
-        message=f"{found.message}; {text}",
-        evidence=evidence,
-        notes=found.notes,
-    )
+    return replace(found, status=status, message=f"{found.message}; {text}")
 
 
 def _beyond(budget: Budget, evidence: Evidence, ceiling: float) -> bool:
@@ -179,7 +197,8 @@ def _beyond(budget: Budget, evidence: Evidence, ceiling: float) -> bool:
 def _notes(budget: Budget, evidence: Evidence) -> list[str]:
     notes = [evidence.note] if evidence.note else []
     allowed = budget.tolerance + (budget.change or 0.0)
-    if evidence.floor is not None and budget.change is not None and allowed < evidence.floor:
+    asked = budget.change is not None or budget.tolerance > 0
+    if evidence.floor is not None and asked and allowed < evidence.floor:
         notes.append(
             f"changes under {evidence.floor:.1%} cannot be seen on {budget.device}: allow at least "
             f'that much, with tolerance = "{evidence.floor:.1%}"'

@@ -29,7 +29,7 @@ def read_table(path: Path) -> Mapping[str, Any]:
         ConfigError: The file cannot be read, is no TOML, or `devices` is no table.
     """
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
+        document = tomllib.loads(path.read_text(encoding="utf-8-sig"))  # editors of Windows
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -117,16 +117,17 @@ def _receipt(**more):
 
 
 def test_receipts_come_back(tmp_path):
-    """And a new one takes the place of the old one; comments stay."""
+    """A new one takes the place of the old one, comments stay, and nothing else is left."""
     path = tmp_path / "edgeopt.lock"
-    write_lock(path, [_receipt(), _receipt(metric="energy")])
-    path.write_text("# ours\n" + path.read_text())
-    write_lock(path, [_receipt(value=0.5)])
+    write_lock(path, [_receipt(device="gone"), _receipt(), _receipt(metric="energy")])
+    path.write_text("# ours\n" + path.read_text().replace('kind = "j', '# a note\nkind = "j'))
+    write_lock(path, [_receipt(metric="energy"), _receipt(value=0.5)])
     assert [(r.metric, r.value) for r in read_lock(path)] == [
         ("latency.p50", 0.5),
         ("energy", 0.0123),
     ]
     assert path.read_text().startswith("# ours\n")
+    assert path.read_text().count("# a note") == 2
 
 
 @pytest.mark.parametrize(

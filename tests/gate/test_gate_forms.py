@@ -2,9 +2,12 @@
 
 import datetime
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
+import jsonschema
+import junitparser
 import pytest
 
 from edgeopt.gate.budget import METRICS, Budget, Waiver
@@ -14,7 +17,36 @@ from edgeopt.gate.verdicts import Verdicts
 from edgeopt.plugins import GATE_FORMATS
 
 TODAY = datetime.date(2027, 1, 31)
-NASTY = "100 % of it:\nnext, line | <b>&\x07"
+NASTY = "100 % of it:\nnext, line | <b>&\x07 größe ✓ ]]>"
+SARIF = Path(__file__).with_name("data") / "sarif-2.1.0.json"
+# As GitLab documents the report: five keys, of which it drops an issue that lacks one.
+CODE_QUALITY = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "required": ["description", "check_name", "fingerprint", "severity", "location"],
+        "properties": {
+            "description": {"type": "string", "minLength": 1},
+            "check_name": {"type": "string", "minLength": 1},
+            "fingerprint": {"type": "string", "minLength": 1},
+            "severity": {"enum": ["info", "minor", "major", "critical", "blocker"]},
+            "location": {
+                "type": "object",
+                "required": ["path", "lines"],
+                "properties": {
+                    "path": {"type": "string", "pattern": "^[^./]"},
+                    "lines": {
+                        "type": "object",
+                        "required": ["begin"],
+                        "properties": {"begin": {"type": "integer", "minimum": 1}},
+                    },
+                },
+            },
+        },
+        "additionalProperties": False,
+    },
+}
+COMMAND = re.compile(r"^::(?P<name>[a-z]+)(?: (?P<keys>[^\n]*?))?::(?P<text>[^\r\n]*)$")
 
 
 def _verdicts(count: int = 1) -> Verdicts:
@@ -66,6 +98,27 @@ def test_junit():
     assert [case.get("name") for case in suite] == ["size-0", "ops-0", "p50-0", "size-0"]
 
 
+def test_junit_reads_back():
+    """A parser that build servers' plug-ins use finds every case with its result and its text."""
+    suites = junitparser.JUnitXml.fromstring(_render("junit", _verdicts(2)).encode())
+    cases = [case for suite in suites for case in suite]
+    kinds = [[type(result).__name__ for result in case.result] for case in cases]
+    assert kinds == [["Failure"], [], ["Error"], []] * 2
+    assert "größe ✓ ]]>" in cases[0].result[0].message
+    assert (suites.tests, suites.failures, suites.errors) == (8, 2, 2)
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_sarif_keeps_its_schema(count):
+    """The official one."""
+    schema = json.loads(SARIF.read_text(encoding="utf-8"))
+    log = json.loads(_render("sarif", _verdicts(count) if count else NOTHING))
+    jsonschema.Draft202012Validator(schema).validate(log)
+    log["runs"][0]["tool"]["driver"]["nmae"] = "x"
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.Draft202012Validator(schema).validate(log)
+
+
 def test_sarif():
     """Rules that results point at, places with lines, stable fingerprints."""
     log = json.loads(_render("sarif", _verdicts()))
@@ -84,19 +137,40 @@ def test_sarif():
 
 
 def test_gitlab():
-    """The four things that the widget needs."""
-    for issue in json.loads(_render("gitlab", _verdicts())):
-        assert {"description", "check_name", "fingerprint", "severity", "location"} == issue.keys()
-        assert issue["severity"] in ("info", "minor", "major", "critical", "blocker")
-        assert issue["location"]["lines"]["begin"] >= 1
+    """What its documentation asks of a report; fingerprints that tell budgets apart, and stay."""
+    issues = json.loads(_render("gitlab", _verdicts(3)))
+    jsonschema.validate(issues, CODE_QUALITY)
+    assert len({issue["fingerprint"] for issue in issues}) == 6
+    assert issues == json.loads(_render("gitlab", _verdicts(3)))
+    jsonschema.validate(json.loads(_render("gitlab", NOTHING)), CODE_QUALITY)
 
 
-def test_github_annotations_are_escaped():
-    """One line each, whatever the text holds."""
-    lines = _render("github", _verdicts()).splitlines()
-    assert [line.split(" ")[0] for line in lines] == ["::error", "::warning"]
-    assert "100 %25 of it:%0Anext" in lines[0]
-    assert "title=edgeopt gate%3A size-0::" in lines[0]
+def _commands(text: str) -> list[tuple[str, dict[str, str], str]]:
+    """Workflow commands as the runner reads them."""
+    found = []
+    for line in text.split("\n"):
+        command = COMMAND.match(line)
+        assert command is not None, line
+        pairs = (pair.partition("=") for pair in (command["keys"] or "").split(","))
+        keys = {
+            key: _unescaped(value.replace("%3A", ":").replace("%2C", ","))
+            for key, _, value in pairs
+        }
+        found.append((command["name"], keys, _unescaped(command["text"])))
+    return found
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("%0D", "\r").replace("%0A", "\n").replace("%25", "%")
+
+
+def test_github_annotations_read_back():
+    """One command an annotation, whatever the text holds; on the budget's line of the file."""
+    found = _commands(_render("github", _verdicts()))
+    assert [name for name, _, _ in found] == ["error", "warning"]
+    _, keys, text = found[0]
+    assert keys == {"file": "edgeopt.toml", "line": "1", "title": "edgeopt gate: size-0"}
+    assert text.endswith(NASTY)
 
 
 def test_json_has_the_numbers():
@@ -113,14 +187,30 @@ def test_tables_survive_any_text():
     assert {row.replace("\\|", "").count("|") for row in rows} == {5}
 
 
-def test_five_thousand_findings_stay_within_the_limits():
-    """Nine annotations and a count of each kind, 64 Ki characters, 1 MiB, 5,000 results."""
-    many = _verdicts(1250)
+@pytest.fixture(scope="module")
+def many() -> Verdicts:
+    """5,000 findings, half of them bad."""
+    return _verdicts(1250)
+
+
+def test_five_thousand_annotations(many):
+    """The worst nine of a kind and a count, since a step shows ten and drops the rest."""
     github = _render("github", many).splitlines()
     assert sum(line.startswith("::error") for line in github) == 10
     assert sum(line.startswith("::warning") for line in github) == 10
     assert "1241 more" in github[9]
+
+
+def test_five_thousand_rows(many):
+    """A comment holds 65,536 characters, a job summary 1 MiB; what was cut is said."""
     assert len(_render("markdown", many)) <= 65536
     assert len(_render("summary", many).encode()) <= 1024 * 1024
     assert "did not fit" in _render("markdown", many)
-    assert len(json.loads(_render("sarif", many))["runs"][0]["results"]) <= 5000
+    assert "1250 MISSED" in _render("markdown", many)
+
+
+def test_five_thousand_results(many):
+    """Files for servers hold them all, but code scanning takes 5,000 at most."""
+    assert len(json.loads(_render("sarif", many))["runs"][0]["results"]) == 3750
+    assert len(json.loads(_render("gitlab", many))) == 2500
+    assert junitparser.JUnitXml.fromstring(_render("junit", many).encode()).tests == 5000

@@ -24,7 +24,7 @@ def page(verdicts: Verdicts) -> str:
         "| --- | --- | --- | --- |",
         *(_row(finding) for finding in verdicts.worst_first),
     ]
-    notes = [f"- {f.budget.id}: {note}" for f in verdicts.worst_first for note in f.notes]
+    notes = [f"- {f.budget.id}: {_cell(note)}" for f in verdicts.worst_first for note in f.notes]
     return "\n".join([*lines, "", *notes]).rstrip() + "\n"
 
 
@@ -33,12 +33,14 @@ def _row(finding: Finding) -> str:
     word = WORDS[finding.status]
     mark = f"**{word}**" if finding.bad else word
     advisory = " (warning)" if finding.budget.level == "warn" else ""
-    cells = (mark + advisory, finding.budget.id, finding.message, origin)
+    hint = finding.budget.hint if finding.status == "fail" else ""
+    told = f"{finding.message}. {hint}" if hint else finding.message
+    cells = (mark + advisory, finding.budget.id, told, origin)
     return f"| {' | '.join(_cell(cell) for cell in cells)} |"
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return " ".join(text.replace("|", "\\|").split())
 
 
 PLUGIN = render
