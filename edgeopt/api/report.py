@@ -20,15 +20,16 @@ from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core import codec
 from edgeopt.core.study import Study
 from edgeopt.core.trial import Trial
-from edgeopt.errors import EdgeOptError, NothingToDoError, UsageError
+from edgeopt.errors import EdgeOptError, NothingToDoError, StorageError, UsageError
 from edgeopt.graph.noise import INPUTS
 from edgeopt.report.document import ReportContext, document, tabled
-from edgeopt.report.files import write_report
-from edgeopt.report.markdown import markdown
-from edgeopt.report.terminal import terminal
+from edgeopt.report.files import write_file, write_report
+from edgeopt.report.formats import FORMATS, rendered, schema
+from edgeopt.report.lines import WIDTH
 
 LAYERS_S = 300.0
 """How long a report that is written again may read layers: builds are repeated for it."""
+_WITH_LAYERS = frozenset({"html", "md", "json"})
 _PACKAGES = ("numpy", "onnx", "onnxruntime", "onnx_ir", "onnxoptimizer")
 
 
@@ -45,7 +46,7 @@ def now() -> str:
 
 def keep_context(workspace: Workspace, study: Study, context: ReportContext) -> None:
     """Remember what the trials of a study do not know."""
-    lasting = replace(context, models={}, flips={}, layer_tables={}, rivals={})
+    lasting = replace(context, models={}, flips={}, layer_tables={}, rivals={}, store="")
     text = json.dumps(codec.encode(lasting), indent=2)
     path = _context_path(workspace, study)
     ensure_folder(path.parent)
@@ -76,6 +77,7 @@ def complete(
         flips=flips,
         layer_tables=kept_tables(tabled(study, trials, context), workspace),
         rivals=_rivals(workspace, study),
+        store="" if workspace.found_by_itself else str(workspace.folder),
     )
 
 
@@ -185,29 +187,67 @@ def find_study(workspace: Workspace, study: str | None) -> Study:
     return known[-1]
 
 
-def report(study: str | None, *, out: Path | None, store: Path | None) -> Mapping[str, Path]:
-    """Write all formats into a folder; `reports/<study>` when none is given."""
-    found = study_document(study, store=store)
+def report(
+    study: str | None, *, out: Path | None, store: Path | None, progress: Progress
+) -> Mapping[str, Path]:
+    """Write all formats into a folder; `reports/<study>` when none is given.
+
+    Raises:
+        UsageError: No such study.
+        StorageError: The folder cannot be written.
+    """
+    found = study_document(study, store=store, progress=progress)
     folder = out or Path("reports") / str(found["study"]["id"])
     found["report"] = str(folder / "report.html")
     ensure_folder(folder)
     return write_report(found, folder)
 
 
-def render(study: str | None, form: str, *, store: Path | None) -> str:
-    """One format as text.
+def render(
+    study: str | None,
+    form: str,
+    *,
+    store: Path | None,
+    progress: Progress,
+    device: str | None = None,
+    width: int = WIDTH,
+) -> str | bytes:
+    """One format, as text or as the bytes of an image.
+
+    Args:
+        study: Id or its beginning; the latest when None.
+        form: One of `report.formats.FORMATS`.
+        store: The workspace.
+        progress: Told which layer tables are made, for the formats that show them.
+        device: Whose front a figure shows.
+        width: Characters of a line, for `terminal`.
 
     Raises:
-        UsageError: There is no such format.
+        UsageError: There is no such format, device or figure.
     """
-    found = study_document(study, store=store)
-    if form == "json":
-        return json.dumps(found, indent=2)
-    if form == "md":
-        return markdown(found)
-    if form == "terminal":
-        return terminal(found)
-    raise UsageError(f"there is no format {form!r}", hint="known: files, terminal, md, json")
+    if form not in FORMATS:
+        raise UsageError(f"there is no format {form!r}", hint=f"known: files, {', '.join(FORMATS)}")
+    if form == "schema":
+        return schema()
+    found = study_document(study, store=store, progress=progress if form in _WITH_LAYERS else None)
+    return rendered(found, form, device=device, width=width)
+
+
+def write_one(path: Path, content: str | bytes) -> Path:
+    """Write one format to a file.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    ensure_folder(path.absolute().parent)
+    try:
+        return write_file(path, content)
+    except OSError as error:
+        raise StorageError(
+            f"the report cannot be written ({error.strerror})",
+            where=str(path),
+            hint="free disk space or choose another file with --out",
+        ) from error
 
 
 def _context_path(workspace: Workspace, study: Study) -> Path:

@@ -60,6 +60,10 @@ class RunResult:
     feasible: bool
     interrupted: bool
 
+    def page(self, width: int) -> str:
+        """The page that ends a run, in lines of so many characters."""
+        return terminal(self.document, width)
+
     @property
     def front(self) -> Mapping[str, Sequence[Mapping[str, Any]]]:
         """Front members by device name."""

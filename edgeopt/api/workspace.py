@@ -42,6 +42,11 @@ class Workspace(Closing):
             artifacts=ArtifactStore(place / "artifacts"),
         )
 
+    @property
+    def found_by_itself(self) -> bool:
+        """Whether a command that is given here finds it without being told."""
+        return self.folder == Path(os.environ.get("EDGEOPT_STORE", DEFAULT)).absolute()
+
     def model_path(self, study: str, recipe_digest: str) -> Path:
         """Where the built model of a recipe lies while it is worth keeping."""
         folder = self.folder / "models" / study

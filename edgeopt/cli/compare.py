@@ -1,7 +1,6 @@
 """`edgeopt compare`: what differs between two models."""
 
 import json
-import sys
 from typing import Annotated
 
 import typer
@@ -42,14 +41,10 @@ def command(
         device=device,
         data=data,
         store=store,
-        progress=_tell,
+        progress=options.tell,
         shapes=dict(shape_of(text) for text in shape or ()),
     )
     if as_json or form == "json":
         print(json.dumps(found, indent=2))
     else:
         print(shown(found, form, everything=everything, width=options.width()), end="")
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -1,5 +1,6 @@
 """Options that several commands share, spelled once."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -21,6 +22,19 @@ def width() -> int:
     if not sys.stdout.isatty():
         return 100
     return min(max(shutil.get_terminal_size((100, 24)).columns, 80), 160)
+
+
+def tell(line: str) -> None:
+    """Progress and messages: results have stdout to themselves."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def styled(page: str) -> str:
+    """A page in weights and colours where a terminal reads it and nobody said NO_COLOR."""
+    from edgeopt.report.terminal_style import styled as with_styles
+
+    dumb = os.environ.get("TERM") == "dumb" or os.environ.get("NO_COLOR")
+    return page if dumb or not sys.stdout.isatty() else with_styles(page)
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]

@@ -97,7 +97,10 @@ def command(
         stopped=interrupt.asked,
         command=" ".join(["edgeopt", *sys.argv[1:]]),
     )
-    print(json.dumps(result.document, indent=2) if as_json else result.text)
+    if as_json:
+        print(json.dumps(result.document, indent=2))
+    else:
+        print(options.styled(result.page(options.width())))
     if result.interrupted:
         raise typer.Exit(130)
     if not result.feasible:

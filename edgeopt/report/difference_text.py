@@ -6,7 +6,7 @@ from typing import Any
 from edgeopt.core.action import Action
 from edgeopt.errors import UsageError
 from edgeopt.report.lines import WIDTH, table, wrapped
-from edgeopt.report.markdown_text import plain, row
+from edgeopt.report.markdown_text import folded, plain, row
 from edgeopt.report.words import count, large
 from edgeopt.units import format_bytes, format_seconds
 
@@ -65,15 +65,19 @@ def difference_markdown(found: Document, *, everything: bool = False) -> str:
     if rows:
         lines += [row(("metric", "a", "b", "change")), row(["---"] * 4), *map(row, rows), ""]
     lines += [f"- {plain(note)}" for note in _notes(found)]
-    layers, left = chosen(found, everything=everything)
-    if layers:
-        lines += ["", "<details>", f"<summary>Layers: {plain(_summary(found))}</summary>", ""]
-        head, *found_rows = _known([_HEAD, *map(cells, layers)])
-        lines += [row(head), row(["---"] * len(head)), *map(row, found_rows)]
-        lines += ["", f"And {count(left, 'more layer')} that changed."] if left else []
-        lines += ["", "</details>"]
+    lines += folded(f"Layers: {_summary(found)}", ["", *layer_table(found, everything=everything)])
     lines += ["", *(f"- not known: {plain(sentence)}" for sentence in found["absent"])]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def layer_table(found: Document, *, everything: bool = False) -> list[str]:
+    """The layers that changed most as a table of Markdown; none where nothing is known."""
+    layers, left = chosen(found, everything=everything)
+    if not layers:
+        return []
+    head, *body = _known([_HEAD, *map(cells, layers)])
+    lines = [row(head), row(["---"] * len(head)), *map(row, body)]
+    return [*lines, "", f"And {count(left, 'more layer')} that changed."] if left else lines
 
 
 def _known(rows: Sequence[Sequence[str]]) -> list[list[str]]:

@@ -4,6 +4,7 @@ Pure: trials and what is known about the run go in, a JSON object comes out. `sc
 this file describes it.
 """
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -54,6 +55,7 @@ class ReportContext:
         layer_tables: Digest of a built file to its layers.
         layers_absent: Why a table that should be there is not.
         rivals: Other searches of the same question, by name.
+        store: Where the study is kept, where a command has to name it; else empty.
     """
 
     models: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -78,6 +80,7 @@ class ReportContext:
     decidable_drop_of: Mapping[str, float] = field(default_factory=dict[str, float])
     layer_tables: Mapping[str, LayerTable] = field(default_factory=dict[str, LayerTable])
     layers_absent: str = layers.UNBUILT
+    store: str = ""
     rivals: Mapping[str, tuple[Trial, ...]] = field(default_factory=dict[str, tuple[Trial, ...]])
 
     def on(self, device: str) -> "ReportContext":
@@ -311,7 +314,8 @@ def _verdict(
     if take is None or (base is not None and take == base["id"]):
         step = "the same command with a larger --budget goes on from here"
     else:
-        step = f"edgeopt export {study.id} {take} -o {take}"
+        where = f" --store {shlex.quote(context.store)}" if context.store else ""
+        step = f"edgeopt export {study.id} {take} -o {take}{where}"
     nearest = [] if any(p["standing"] == "front" for p in points) else findings.nearest(points)
     return {**found, "next": step, "nearest": nearest}
 

@@ -199,3 +199,12 @@ def rows(document: Mapping[str, Any], point: Mapping[str, Any]) -> list[dict[str
         }
         for i in range(len(table["value"]))
     ]
+
+
+def removed(document: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, str]:
+    """Values of the given model that a trial does not make any more, and the action behind it."""
+    mine = point["layers"]
+    if mine is None:
+        return {}
+    strings, table = document["layers"]["strings"], document["layers"]["tables"][mine["table"]]
+    return {strings[value]: strings[text] for value, text in table["removed"]}

@@ -25,6 +25,25 @@ def wrapped(title: str, text: str, limit: int, width: int = WIDTH) -> list[str]:
     )
 
 
+def wrapped_head(text: str, width: int) -> list[str]:
+    """The first line of a page, without a title; cut where it is longer than a line."""
+    return textwrap.wrap(text, width, max_lines=1, placeholder=" …", break_long_words=False)
+
+
+def fitting(blocks: Sequence[tuple[int, list[str]]]) -> list[str]:
+    """The lines of ranked blocks in their order, without the least important that do not fit.
+
+    The highest rank goes first, and of equal ones the last; what has rank 0 always stays.
+    """
+    kept = list(blocks)
+    while sum(len(lines) for _, lines in kept) > LINES:
+        weakest = max(rank for rank, _ in kept)
+        if not weakest:
+            break
+        kept.pop(max(index for index, (rank, _) in enumerate(kept) if rank == weakest))
+    return [line for _, lines in kept for line in lines]
+
+
 def listed(title: str, sentences: Sequence[str], limit: int, width: int = WIDTH) -> list[str]:
     """As many whole sentences as fit into the lines; the report has the others."""
     if not sentences:

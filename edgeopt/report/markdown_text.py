@@ -1,6 +1,6 @@
 """Texts and tables as Markdown shows them as they are."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def row(cells: Iterable[str]) -> str:
@@ -14,3 +14,10 @@ def plain(text: str) -> str:
     for character in "\\|*_<`":
         flat = flat.replace(character, f"\\{character}")
     return flat.replace("](", "]\\(")
+
+
+def folded(title: str, lines: Sequence[str]) -> list[str]:
+    """Lines that a reader opens; none where there is nothing in them."""
+    if not any(lines):
+        return []
+    return ["", "<details>", f"<summary>{plain(title)}</summary>", *lines, "", "</details>"]

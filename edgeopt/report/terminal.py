@@ -5,7 +5,9 @@ from typing import Any
 
 from edgeopt.report.devices import metric_title
 from edgeopt.report.lines import (
+    WIDTH,
     failed,
+    fitting,
     listed,
     metric_text,
     named_rows,
@@ -13,52 +15,64 @@ from edgeopt.report.lines import (
     table,
     taken,
     wrapped,
+    wrapped_head,
 )
 from edgeopt.report.terminal_devices import several
 
 RUNNERS_UP = 2
 
 Document = Mapping[str, Any]
+Block = tuple[int, list[str]]
 Point = Mapping[str, Any]
 
 
-def terminal(document: Document) -> str:
-    """The page. Every number in it is a text or a number of the document."""
+def terminal(document: Document, width: int = WIDTH) -> str:
+    """The page. Every number in it is a text or a number of the document.
+
+    Args:
+        document: The report's.
+        width: Characters of a line; 80 and more.
+    """
     study = document["study"]
     head = f"{study['model']} ({study['id']}): {document['ledger']['text']}"
     if document["interrupted"]:
         head += ", interrupted"
     steps = list(dict.fromkeys(found["next"] for found in document["verdict"].values()))
     if document["across"] is not None:
-        return "\n".join(several(document, head, steps)) + "\n"
-    lines = [head]
+        return "\n".join(several(document, head, steps, width)) + "\n"
+    blocks: list[Block] = [(0, wrapped_head(head, width))]
     for device in study["devices"]:
-        lines += _device(document, device)
-    lines += failed(document["failures"])
-    if document["report"]:
-        lines.append(f"report   {document['report']}")
-    lines += [f"next     {step}" for step in steps]
-    return "\n".join(lines) + "\n"
+        blocks += _device(document, device, width)
+    blocks.append((7, failed(document["failures"], width)))
+    blocks.append((0, [f"report   {document['report']}"] if document["report"] else []))
+    blocks.append((0, [f"next     {step}" for step in steps]))
+    return "\n".join(fitting(blocks)) + "\n"
 
 
-def _device(document: Document, device: str) -> list[str]:
+def _device(document: Document, device: str, width: int) -> list[Block]:
     verdict, about = document["verdict"][device], document["devices"][device]
     label = f" ({about['text']})" if about["emulated"] or about["energy_scopes"] else ""
-    lines = [
-        f"{device}:{label}",
-        *_table(_rows(document, device), quality_of(document), metric_title("energy", about)),
-        *wrapped("verdict", verdict["text"], 3),
+    energy = metric_title("energy", about)
+    blocks: list[Block] = [
+        (0, [f"{device}:{label}"]),
+        (0, _table(_rows(document, device), quality_of(document), energy, width)),
+        (0, wrapped("verdict", verdict["text"], 3 if width >= WIDTH else 4, width)),
     ]
     chosen = taken(document, device)
     if chosen is not None and chosen["actions"]:
-        lines += wrapped("recipe", chosen["summary"], 1)
-        lines += [f"model    {chosen['model']}"] if chosen["model"] else []
+        blocks.append((2, wrapped("recipe", chosen["summary"], 1, width)))
+        blocks.append((3, [f"model    {chosen['model']}"] if chosen["model"] else []))
     if chosen is not None and chosen["lowered"]:
-        lines += wrapped("ran", f"{chosen['id']}: {chosen['lowered']['text']}", 1)
-    for title, limit in (("in_vain", 3), ("unknown", 3), ("checked", 2)):
-        lines += listed(title.replace("_", " "), document[title][device], limit)
-    lines += listed("nearest", verdict["nearest"], 2)
-    return lines
+        text = f"{chosen['id']}: {chosen['lowered']['text']}"
+        blocks.append((1, wrapped("ran", text, 1, width)))
+    grown = document["progress"][device]
+    if grown is not None and grown["text"]:
+        blocks.append((4, wrapped("beside", grown["text"], 2, width)))
+    for title, limit, rank in (("in_vain", 3, 5), ("unknown", 3, 4), ("checked", 2, 6)):
+        lines = listed(title.replace("_", " "), document[title][device], limit, width)
+        blocks.append((rank, lines))
+    blocks.append((1, listed("nearest", verdict["nearest"], 2, width)))
+    return blocks
 
 
 def _rows(document: Document, device: str) -> list[tuple[str, Point]]:
@@ -75,19 +89,23 @@ def _runners_up(document: Document, device: str, shown: set[str]) -> list[Point]
     return front[:RUNNERS_UP]
 
 
-def _table(rows: Sequence[tuple[str, Point]], quality: str, energy: str) -> list[str]:
+def _table(rows: Sequence[tuple[str, Point]], quality: str, energy: str, width: int) -> list[str]:
     """Where energy is known, its column takes the place of the latency's interval."""
     if not rows:
         return []
     known = any("energy" in point["metrics"] for _, point in rows)
     head = ("", "id", "latency", "against given", "size", quality)
     if not known:
-        return table([head, *(_cells(name, point, quality) for name, point in rows)])
+        cells = [head, *(_cells(name, point, quality) for name, point in rows)]
+        if max(map(len, table(cells, width=10 * WIDTH))) > width:
+            bare = (_cells(name, point, quality, interval=False) for name, point in rows)
+            return table([head, *bare], width=width)
+        return table(cells, width=width)
     cells = [
         (*_cells(name, point, quality, interval=False), _bare(point, "energy"))
         for name, point in rows
     ]
-    return table([(*head, energy), *cells], spare=("size",))
+    return table([(*head, energy), *cells], spare=("size",), width=width)
 
 
 def _bare(point: Point, metric: str) -> str:

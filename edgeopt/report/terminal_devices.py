@@ -9,14 +9,15 @@ from typing import Any
 
 from edgeopt.report.devices import EMULATED, metric_title
 from edgeopt.report.lines import (
-    LINES,
     failed,
+    fitting,
     listed,
     metric_text,
     named_rows,
     quality_of,
     table,
     wrapped,
+    wrapped_head,
 )
 
 MOST = 8
@@ -26,48 +27,37 @@ Document = Mapping[str, Any]
 Block = tuple[int, list[str]]
 
 
-def several(document: Document, head: str, steps: Sequence[str]) -> list[str]:
+def several(document: Document, head: str, steps: Sequence[str], width: int) -> list[str]:
     """The lines of the page; what does not fit is left out, the least important first.
 
     Args:
         document: Of several devices.
         head: The first line.
         steps: What to do next.
+        width: Characters of a line.
     """
     devices = list(document["study"]["devices"])
     shown = devices[:MOST]
     more = f"and {len(devices) - MOST} more devices: see the report"
     across = document["across"]["text"]
     blocks: list[Block] = [
-        (0, [head]),
-        (0, _rows(document, shown)),
+        (0, wrapped_head(head, width)),
+        (0, _rows(document, shown, width)),
         (0, [more] if len(devices) > MOST else []),
-        (0, _verdicts(document, shown)),
-        (1, wrapped("across", across[0], 2)),
-        *((3, wrapped("", sentence, 1)) for sentence in across[1:]),
-        (2, _about(document, shown)),
-        (5, _unknown(document, shown)),
-        (6, failed(document["failures"])),
+        (0, _verdicts(document, shown, width)),
+        (1, wrapped("across", across[0], 2, width)),
+        *((3, wrapped("", sentence, 1, width)) for sentence in across[1:]),
+        (2, _about(document, shown, width)),
+        (5, _unknown(document, shown, width)),
+        (6, failed(document["failures"], width)),
         (0, [f"report   {document['report']}"] if document["report"] else []),
         (0, [f"next     {step}" for step in steps[:1]]),
         *((4, [f"         {step}"]) for step in steps[1:3]),
     ]
-    return _fitting(blocks)
+    return fitting(blocks)
 
 
-def _fitting(blocks: Sequence[Block]) -> list[str]:
-    """The blocks in their order, without the least important ones that would not fit."""
-    kept = list(blocks)
-    while sum(len(lines) for _, lines in kept) > LINES:
-        weakest = max(rank for rank, _ in kept)
-        if not weakest:
-            break
-        place = max(index for index, (rank, _) in enumerate(kept) if rank == weakest)
-        kept.pop(place)
-    return [line for _, lines in kept for line in lines]
-
-
-def _rows(document: Document, devices: Sequence[str]) -> list[str]:
+def _rows(document: Document, devices: Sequence[str], width: int) -> list[str]:
     """Given model, shipped today and pick of each device; of many devices less of each."""
     quality = quality_of(document)
     energy = any("energy" in (p["metrics"] if p else {}) for p in document["baseline"].values())
@@ -90,7 +80,7 @@ def _rows(document: Document, devices: Sequence[str]) -> list[str]:
             ]
             extra = metric_text(point, "energy").partition(" [")[0]
             rows.append([*cells, extra] if energy else cells)
-    return table(rows, spare=("size", quality))
+    return table(rows, spare=("size", quality), width=width)
 
 
 def _few(document: Document, device: str, devices: int) -> list[tuple[str, Mapping[str, Any]]]:
@@ -106,17 +96,17 @@ def _short(device: str) -> str:
     return device if len(device) <= _NAME else f"{device[: _NAME - 1]}…"
 
 
-def _verdicts(document: Document, devices: Sequence[str]) -> list[str]:
+def _verdicts(document: Document, devices: Sequence[str], width: int) -> list[str]:
     limit = 2 if len(devices) <= 3 else 1
     lines: list[str] = []
     for device in devices:
         emulated = document["devices"][device]["emulated"]
         name = f"{_short(device)} ({EMULATED})" if emulated else _short(device)
-        lines += wrapped("verdict", f"{name}: {document['verdict'][device]['text']}", limit)
+        lines += wrapped("verdict", f"{name}: {document['verdict'][device]['text']}", limit, width)
     return lines
 
 
-def _about(document: Document, devices: Sequence[str]) -> list[str]:
+def _about(document: Document, devices: Sequence[str], width: int) -> list[str]:
     """Kinds of devices; that time is emulated on one is said first."""
     facts = [(device, document["devices"][device]) for device in devices]
     facts.sort(key=lambda fact: not fact[1]["emulated"])
@@ -125,7 +115,7 @@ def _about(document: Document, devices: Sequence[str]) -> list[str]:
         for device, each in facts
         if each["text"]
     ]
-    return wrapped("devices", "; ".join(told), 2) if told else []
+    return wrapped("devices", "; ".join(told), 2, width) if told else []
 
 
 def _with_emulated_first(text: str) -> str:
@@ -133,6 +123,6 @@ def _with_emulated_first(text: str) -> str:
     return ", ".join(sorted(words, key=lambda word: word != EMULATED))
 
 
-def _unknown(document: Document, devices: Sequence[str]) -> list[str]:
+def _unknown(document: Document, devices: Sequence[str], width: int) -> list[str]:
     first = [f"{_short(d)}: {document['unknown'][d][0]}" for d in devices if document["unknown"][d]]
-    return listed("unknown", first[:1], 1)
+    return listed("unknown", first[:1], 1, width)
