@@ -31,6 +31,7 @@ from edgeopt.graph.runtime import Session
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing.graphs import random_feeds
 from edgeopt.transforms.base import EXACT, Evidence, Offer, Range, Rejection, Transform
+from edgeopt.transforms.calibration.moments import Moments
 from edgeopt.transforms.calibration.observation import Channels
 from edgeopt.transforms.stages import transform_of
 
@@ -87,6 +88,13 @@ class NoEvidence:
         del model, names, axis, limit
         return {}
 
+    def moments(
+        self, model: ir.Model, wanted: Sequence[tuple[str, int]], *, products: bool
+    ) -> Mapping[tuple[str, int], Moments]:
+        """No channel of any value."""
+        del model, wanted, products
+        return {}
+
     def remember_float(self, model: ir.Model) -> None:
         """Keep the graph that a build starts quantizing from."""
         self._reference = model
@@ -95,6 +103,20 @@ class NoEvidence:
         """No feeds."""
         del count
         return ()
+
+    def broad(self, count: int) -> Sequence[Feed]:
+        """No feeds."""
+        del count
+        return ()
+
+    @property
+    def unfinished(self) -> Path | None:
+        """No folder."""
+        return None
+
+    def tell(self, text: str) -> None:
+        """Nobody listens."""
+        del text
 
     def keep(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:
         """Refuse: there is no data that an artifact could come from.

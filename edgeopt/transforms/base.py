@@ -6,7 +6,8 @@ there (`apply`). The shelf it lies on is its contract, and decides its exam:
     rewrite, fuse   equal outputs within the runtime's own tolerance
     quantize        declared precision, error bounded
     prune           removing a group equals zeroing it, holding a value equals its mean
-    repair          nearer to the baseline, structure unchanged
+    repair          nearer to the baseline, structure unchanged; with an attribute `on_float` of
+                    what pruning did, before anything is quantized
 
 `sites` may look at the device's profile; `apply` never does, so that a recipe means the same
 everywhere.
@@ -14,6 +15,7 @@ everywhere.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +26,7 @@ from edgeopt.core.action import Action
 from edgeopt.core.data import Feed
 from edgeopt.core.profile import DeviceProfile
 from edgeopt.graph.editor import Editor
+from edgeopt.transforms.calibration.moments import Moments
 from edgeopt.transforms.calibration.observation import Channels
 
 ShelfName = Literal["rewrite", "fuse", "prune", "quantize", "repair"]
@@ -55,6 +58,7 @@ class Offer:
         freeze: Input name to the only shape that the built models need to take, None for what
             stays free; empty where the user allows no such thing.
         values: Input name to the only value that it ever has; as `freeze`.
+        distil_s: What one training may take, in seconds of one core; 0 offers none.
     """
 
     profile: DeviceProfile
@@ -64,6 +68,7 @@ class Offer:
         default_factory=dict[str, tuple[int | None, ...]]
     )
     values: Mapping[str, int | float | bool] = field(default_factory=dict[str, int | float | bool])
+    distil_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +126,23 @@ class Evidence(Protocol):
 
     @property
     def reference(self) -> ir.Model | None:
-        """The float graph of the build under way, before its first quantize action."""
+        """The graph before what is under way: for quantization, and for repairs of it, the float
+        graph before the first quantize action; for repairs of a pruned graph (`on_float`) the one
+        before the first prune action.
+        """
+        ...
+
+    def moments(
+        self, model: ir.Model, wanted: Sequence[tuple[str, int]], *, products: bool
+    ) -> Mapping[tuple[str, int], Moments]:
+        """Sums, and sums of products, of channels of values along an axis each.
+
+        Args:
+            model: The float graph.
+            wanted: Name and axis; those that no sample showed, or whose number of channels
+                differs from sample to sample, are missing in the result.
+            products: Whether products of two channels are asked for.
+        """
         ...
 
     def remember_float(self, model: ir.Model) -> None:
@@ -130,6 +151,19 @@ class Evidence(Protocol):
 
     def feeds(self, count: int) -> Sequence[Feed]:
         """Some calibration feeds."""
+        ...
+
+    def broad(self, count: int) -> Sequence[Feed]:
+        """Some calibration feeds under the data's built-in shifts; none where none fits."""
+        ...
+
+    @property
+    def unfinished(self) -> Path | None:
+        """Folder for what takes minutes and is not done yet; None keeps nothing."""
+        ...
+
+    def tell(self, text: str) -> None:
+        """Say how far something is that takes minutes."""
         ...
 
     def keep(self, arrays: Mapping[str, npt.NDArray[Any]]) -> str:

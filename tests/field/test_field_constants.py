@@ -131,7 +131,7 @@ def test_normalization_in_training_mode_is_flagged(tmp_path: Path) -> None:
     assert "'norm'" in said
     assert "training mode" in said
     assert not offered(space, "fold_batchnorm")
-    assert not offered(space, "channels_l1")
+    assert not offered(space, "channels_greedy")
 
 
 def test_inspect_says_training_mode(edgeopt, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import hashlib
 import io
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -26,11 +26,13 @@ from edgeopt.transforms.base import Range
 from edgeopt.transforms.calibration.archive import Archive
 from edgeopt.transforms.calibration.identity import Identity
 from edgeopt.transforms.calibration.methods import method_of, plain
+from edgeopt.transforms.calibration.moments import Moments, MomentStore
 from edgeopt.transforms.calibration.observation import Channels, Observation
 from edgeopt.transforms.calibration.passes import BUDGET_BYTES, passes
 
 Array = npt.NDArray[Any]
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, None)
+_MOMENT_SAMPLES = 128
 _KEPT = 4096
 """Observations in memory, about 20 kB each."""
 
@@ -54,6 +56,7 @@ class Statistics:
         kept: Folder in which observations outlive the process; None keeps none.
         data_digest: Of the data set; names the files in `kept`.
         budget_bytes: Of one sample's values that are looked at in one pass.
+        progress: Told how far something is that takes minutes.
     """
 
     def __init__(
@@ -67,18 +70,23 @@ class Statistics:
         kept: Path | None = None,
         data_digest: str = "",
         budget_bytes: int = BUDGET_BYTES,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         self._part = part.take(limit) if part is not None else None
+        self._whole = part, broad
         self._broad = broad.take(limit) if broad is not None else None
         self._artifacts = artifacts
         self._state = dict(state or {})
         self._budget_bytes = budget_bytes
+        self._progress = progress
+        self._kept = kept if data_digest else None
         self._archive = Archive(kept if data_digest else None)
         self._data = f"{data_digest} {len(self._part or ())} {len(self._broad or ())}"
         self._calibrated: dict[tuple[str, str], _Calibrated] = {}
         self._identity = Identity()
         self._seen: OrderedDict[tuple[str, str], Observation] = OrderedDict()
         self._means: dict[tuple[Any, ...], Mapping[str, npt.NDArray[np.float64]]] = {}
+        self._moments = MomentStore()
         self._reference: ir.Model | None = None
         self._float_keys: dict[str, str] = {}
         self._float_digest = ""
@@ -87,6 +95,16 @@ class Statistics:
     def reference(self) -> ir.Model | None:
         """The float graph of the build under way."""
         return self._reference
+
+    @property
+    def unfinished(self) -> Path | None:
+        """Folder for what is not done yet; None where nothing outlives the process."""
+        return None if self._kept is None else self._kept / "unfinished"
+
+    def tell(self, text: str) -> None:
+        """Say how far something is."""
+        if self._progress is not None:
+            self._progress(text)
 
     @property
     def known(self) -> int:
@@ -178,9 +196,29 @@ class Statistics:
             self._means[key] = means
         return means
 
+    def moments(
+        self, model: ir.Model, wanted: Sequence[tuple[str, int]], *, products: bool
+    ) -> Mapping[tuple[str, int], Moments]:
+        """Sums, and sums of products, of channels along an axis each, over the first samples."""
+        if self._part is None:
+            return {}
+        part = self._part.take(_MOMENT_SAMPLES)
+
+        def seen(names: Sequence[str]) -> Iterator[dict[str, Array]]:
+            for some in passes(model.graph, names, part.feeds[0], self._budget_bytes):
+                yield from self._observed(model, some, part)
+
+        return self._moments.of(wanted, self._keys(model), seen, products=products)
+
     def feeds(self, count: int) -> Sequence[Feed]:
         """The first calibration feeds."""
-        return () if self._part is None else self._part.feeds[:count]
+        part = self._whole[0]
+        return () if part is None else part.feeds[:count]
+
+    def broad(self, count: int) -> Sequence[Feed]:
+        """The first calibration feeds under the data's own augmentations."""
+        part = self._whole[1]
+        return () if part is None else part.feeds[:count]
 
     def keep(self, arrays: Mapping[str, Array]) -> str:
         """Store arrays as one artifact (npz); returns its digest."""

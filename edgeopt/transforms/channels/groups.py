@@ -17,7 +17,7 @@ import onnx_ir as ir
 
 from edgeopt.transforms.channels.edits import Cut, Edit
 from edgeopt.transforms.channels.labels import NONE, Axis, Labels, components, places
-from edgeopt.transforms.channels.registry import RULES_LOADED
+from edgeopt.transforms.channels.registry import RULES
 from edgeopt.transforms.channels.walk import Source, Walk
 
 Indices = npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class Group:
         strata: Units by kind, each ascending.
         channels: Channels that one unit has in its widest layer, for each stratum.
         readers: Cuts of the weights that read them.
-        residual: Whether values of several of its layers are added.
+        residual: Of each stratum, whether values of several layers are added there.
     """
 
     sources: tuple[Source, ...]
@@ -43,7 +43,7 @@ class Group:
     strata: tuple[Indices, ...]
     channels: tuple[int, ...]
     readers: tuple[Cut, ...]
-    residual: bool
+    residual: tuple[bool, ...]
 
     @property
     def name(self) -> str:
@@ -85,8 +85,7 @@ class Dependencies:
     """
 
     def __init__(self, model: ir.Model) -> None:
-        assert RULES_LOADED, "importing the registry registers every rule"
-        walk = Walk(model.graph)
+        walk = Walk(model.graph, RULES)
         walk.run()
         self._walk = walk
         self._unit = components(walk.atoms, walk.ties)
@@ -176,7 +175,9 @@ class Dependencies:
         unit_of[atoms] = unit
         counts = np.zeros((len(roots), len(listed)), np.int64)
         column = {source: index for index, source in enumerate(listed)}
-        np.add.at(counts, (unit, [column[s] for s in self._source_of[atoms].tolist()]), 1)
+        owner = np.array([column[s] for s in self._source_of[atoms].tolist()], np.int64)
+        np.add.at(counts, (unit, owner), 1)
+        times = np.array([self._walk.sources[index].times for index in listed])
         signature = np.concatenate([counts, self._kinds[roots]], axis=1)
         _, kind = np.unique(signature, axis=0, return_inverse=True)
         kind = kind.reshape(-1)
@@ -189,14 +190,16 @@ class Dependencies:
             sources=tuple(self._walk.sources[index] for index in listed),
             unit_of=unit_of,
             strata=strata,
-            channels=tuple(int(counts[stratum[0]].max()) for stratum in strata),
+            channels=tuple(int((counts[stratum[0]] * times).max()) for stratum in strata),
             readers=readers,
-            residual=self._adds(unit_of),
+            residual=tuple(self._adds(unit_of, stratum) for stratum in strata),
         )
 
-    def _adds(self, unit_of: Labels) -> bool:
+    def _adds(self, unit_of: Labels, stratum: Indices) -> bool:
+        of = self._source_of
         return any(
-            bool(((unit_of[one] >= 0) & (one != other)).any()) for one, other in self._walk.sums
+            bool((np.isin(unit_of[one], stratum) & (of[one] != of[other])).any())
+            for one, other in self._walk.sums
         )
 
     def _reason(self, source: Source) -> str:

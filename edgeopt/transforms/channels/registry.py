@@ -9,5 +9,7 @@ from edgeopt.transforms.channels.rules import (
     reshape,
     sizes,
 )
+from edgeopt.transforms.channels.walk import registered
 
-RULES_LOADED = (elementwise, layers, mixing, moving, recurrent, reshape, sizes)
+FILES = (elementwise, layers, mixing, moving, recurrent, reshape, sizes)
+RULES = registered()

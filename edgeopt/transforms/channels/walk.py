@@ -5,7 +5,7 @@ It returns nothing, or the reason why what it touches cannot be removed: then al
 reads are frozen with that reason, and its outputs hold nothing that could be removed.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,7 +32,12 @@ class RuleEntry:
     opens: bool
 
 
-RULES: dict[tuple[str, str], RuleEntry] = {}
+_RULES: dict[tuple[str, str], RuleEntry] = {}
+
+
+def registered() -> Mapping[tuple[str, str], RuleEntry]:
+    """Every rule by domain and operator, of the files that were imported."""
+    return _RULES
 
 
 def rule(*operators: str, opens: bool = False, domain: str = "") -> Callable[[Rule], Rule]:
@@ -46,7 +51,7 @@ def rule(*operators: str, opens: bool = False, domain: str = "") -> Callable[[Ru
 
     def register(function: Rule) -> Rule:
         for operator in operators:
-            RULES[domain, operator] = RuleEntry(function, opens)
+            _RULES[domain, operator] = RuleEntry(function, opens)
         return function
 
     return register
@@ -60,11 +65,13 @@ class Source:
         value: What it makes.
         first: Its first atom.
         count: Of its atoms.
+        times: How many channels each of them is: one a group, or a direction.
     """
 
     value: ir.Value
     first: int
     count: int
+    times: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,7 @@ class Walk:
     """What the pass has found so far; rules read and write it."""
 
     graph: ir.Graph
+    rules: Mapping[tuple[str, str], RuleEntry]
     atoms: int = 0
     axes: dict[ir.Value, Axes] = field(default_factory=dict[ir.Value, Axes])
     sizes: dict[ir.Value, Axes] = field(default_factory=dict[ir.Value, Axes])
@@ -104,7 +112,7 @@ class Walk:
                 self.freeze(axes, f"a body of an If or a loop reads {value.name!r}")
 
     def _step(self, node: ir.Node) -> None:
-        entry = RULES.get((_domain(node), node.op_type))
+        entry = self.rules.get((_domain(node), node.op_type))
         held = [value for value in node.inputs if value is not None and self.holds(value)]
         if not held and (entry is None or not entry.opens):
             return
@@ -140,11 +148,11 @@ class Walk:
         if any(axes):
             self.axes[value] = tuple(axes)
 
-    def open(self, value: ir.Value, count: int) -> Labels:
-        """New atoms that a layer makes."""
+    def open(self, value: ir.Value, count: int, times: int = 1) -> Labels:
+        """New atoms that a layer makes, each several channels of it."""
         first = self.atoms
         self.atoms += count
-        self.sources.append(Source(value, first, count))
+        self.sources.append(Source(value, first, count, times))
         return np.arange(first, self.atoms)
 
     def freeze(self, axes: Iterable[Axis], reason: str) -> None:

@@ -31,7 +31,7 @@ def conv(walk: Walk, node: ir.Node) -> str | None:
         rows = _tied_groups(walk, read, groups)
         if not walk.cut(node, 1, 1, rows, reads=(source, 1)):
             return _COMPUTED
-        atoms = walk.open(node.outputs[0], shape[0] // groups)
+        atoms = walk.open(node.outputs[0], shape[0] // groups, groups)
         made = (np.tile(atoms, groups),)
     if not walk.cut(node, 1, 0, made) or not walk.cut_if_there(node, 2, made):
         walk.freeze((made,), f"the weight of {node.outputs[0].name!r} is shared in another form")
@@ -47,7 +47,7 @@ def conv_transpose(walk: Walk, node: ir.Node) -> str | None:
         return _COMPUTED
     axes, groups = walk.of(source), node.attributes.get_int("group", 1) or 1
     read = _channel_axis(walk, node, axes)
-    if groups > 1 and shape[0] == groups and shape[1] == 1:
+    if groups > 1 and groups == shape[0] and shape[1] == 1:
         made = read
         if read:
             walk.edits.append(Count(node, "group", read))
@@ -57,7 +57,7 @@ def conv_transpose(walk: Walk, node: ir.Node) -> str | None:
         whole = tuple(np.tile(labels, groups) for labels in tied)
         if not walk.cut(node, 1, 0, whole, reads=(source, 1)):
             return _COMPUTED
-        atoms = walk.open(node.outputs[0], shape[1])
+        atoms = walk.open(node.outputs[0], shape[1], groups)
         made = (np.tile(atoms, groups),)
         walk.cut(node, 1, 1, (atoms,))
     walk.cut_if_there(node, 2, made)
@@ -163,7 +163,8 @@ def _tied_groups(walk: Walk, read: Axis, groups: int) -> Axis:
     if len(read) > 1:
         walk.freeze((read,), "a grouped convolution reads them in groups")
         return ()
-    return (walk.tie_rows(read[0].reshape(groups, -1).T),)
+    labels = next(iter(read))
+    return (walk.tie_rows(labels.reshape(groups, -1).T),)
 
 
 def _put(walk: Walk, node: ir.Node, axes: tuple[Axis, ...], made: Axis) -> None:

@@ -233,11 +233,9 @@ def depth_to_space(walk: Walk, node: ir.Node) -> str | None:
     """Blocks of channels become pixels: all channels of a block go together."""
     axes = walk.of(node.inputs[0])
     block = (node.attributes.get_int("blocksize", 1) or 1) ** 2
-    if not axes[1]:
-        return "it spreads pixels"
-    if len(axes[1]) > 1:
-        return "they are of several kinds"
-    labels = axes[1][0]
+    if len(axes[1]) != 1:
+        return "it spreads them over pixels"
+    (labels,) = axes[1]
     blocked = node.attributes.get_string("mode", "DCR") == "DCR"
     rows = labels.reshape(block, -1).T if blocked else labels.reshape(-1, block)
     walk.put(node.outputs[0], ((), (walk.tie_rows(rows),), (), ()))
@@ -308,7 +306,8 @@ def _sliced_sizes(
     starts: npt.NDArray[Any] | None,
     ends: npt.NDArray[Any] | None,
 ) -> str | None:
-    if starts is None or ends is None or len(node.inputs) > 4:
+    steps = array_of(node.inputs[4]) if len(node.inputs) > 4 else np.ones(1)
+    if starts is None or ends is None or steps is None or (steps != 1).any():
         return "it computes with their number"
     bounds = slice(int(starts.reshape(-1)[0]), int(ends.reshape(-1)[0]))
     walk.sizes[node.outputs[0]] = walk.sizes[source][bounds]

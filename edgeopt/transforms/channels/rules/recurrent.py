@@ -27,7 +27,7 @@ def recurrent(walk: Walk, node: ir.Node) -> str | None:
         return "its weights are computed"
     made, hidden = node.outputs[0], shape[2]
     owner = next((value for value in node.outputs if value.name), made)
-    atoms = walk.open(owner, hidden)
+    atoms = walk.open(owner, hidden, shape[0])
     walk.cut(node, 1, 1, (np.tile(atoms, gates),))
     walk.cut(node, 2, 1, (np.tile(atoms, gates),))
     if made.name:
@@ -87,8 +87,9 @@ def attention(walk: Walk, node: ir.Node) -> str | None:
     axes = walk.of(source)
     if axes and not walk.cut(node, 1, 0, axes[-1], reads=(source, len(axes) - 1)):
         return "its weights are computed"
-    atoms = walk.open(node.outputs[0], heads)
-    whole = np.repeat(atoms, shape[1] // (3 * heads))
+    size = shape[1] // (3 * heads)
+    atoms = walk.open(node.outputs[0], heads, size)
+    whole = np.repeat(atoms, size)
     walk.cut(node, 1, 1, (np.tile(whole, 3),))
     walk.cut(node, 2, 0, (np.tile(whole, 3),))
     walk.edits.append(Count(node, "num_heads", (atoms,)))

@@ -54,7 +54,7 @@ def reshape(walk: Walk, node: ir.Node) -> str | None:
         if len(block.before) == len(block.behind) == 1:
             found[block.behind[0]] = axes[block.before[0]]
             continue
-        if block.open:
+        if block.open and not _closes(block, before, behind):
             return "sizes are not known"
         _follow(walk, axes, block, (before, behind), found)
     if node.op_type == "Reshape":
@@ -95,6 +95,17 @@ def _blocks(before: list[_Size], behind: list[_Size]) -> list[_Block]:
     middle = _Block(range(i, ends[0] - left), range(j, ends[1] - right), open=True)
     some = [middle] if len(middle.before) or len(middle.behind) else []
     return [*front, *some, *turned]
+
+
+def _closes(block: _Block, before: list[_Size], behind: list[_Size]) -> bool:
+    """Whether the only open size behind follows from the known ones before; it is filled in."""
+    known = [size for axis in block.before if isinstance(size := before[axis], int)]
+    open_ones = [axis for axis in block.behind if not isinstance(behind[axis], int)]
+    said = [size for axis in block.behind if isinstance(size := behind[axis], int)]
+    if len(known) < len(block.before) or len(open_ones) != 1:
+        return False
+    behind[open_ones[0]] = int(np.prod(known)) // max(int(np.prod(said)), 1)
+    return True
 
 
 def _closed(before: list[_Size], behind: list[_Size]) -> tuple[list[_Block], int, int]:
