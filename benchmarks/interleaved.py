@@ -12,7 +12,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -32,14 +32,25 @@ Times = Mapping[str, Sequence[float]]
 """Median seconds of a run in each block, by model."""
 
 
-def times(models: Mapping[str, tuple[Path, str]], feeds: Path) -> dict[str, list[list[float]]]:
+def times(
+    models: Mapping[str, tuple[Path, str]],
+    feeds: Path,
+    *,
+    clock: str = "wall",
+    rounds: int = ROUNDS,
+    block_s: float = BLOCK_S,
+) -> dict[str, list[list[float]]]:
     """Median run times, seconds, by model: a list a process of one number a round.
 
     Args:
         models: File and optimization level by name.
         feeds: An archive of inputs named `<number>/<input>`.
+        clock: `wall`, or `cpu`: time of the thread that runs, for a machine that others use too.
+        rounds: Blocks of each model in a process.
+        block_s: Length of a block.
     """
     job = {"models": {k: [str(p), level] for k, (p, level) in models.items()}, "feeds": str(feeds)}
+    job |= {"clock": clock, "rounds": rounds, "block_s": block_s}
     found: dict[str, list[list[float]]] = {name: [] for name in models}
     for seed in range(PROCESSES):
         done = subprocess.run(
@@ -109,22 +120,26 @@ def _measure(job: Mapping[str, object]) -> dict[str, list[float]]:
         for feed in feeds:
             session.run(feed)
     found: dict[str, list[float]] = {name: [] for name in models}
-    for _ in range(ROUNDS):
+    clock = time.thread_time if job.get("clock") == "cpu" else time.perf_counter
+    block_s = float(str(job.get("block_s", BLOCK_S)))
+    for _ in range(int(str(job.get("rounds", ROUNDS)))):
         generator.shuffle(names)
         for name in names:
-            found[name].append(_block(sessions[name], feeds))
+            found[name].append(block(sessions[name], feeds, clock, block_s))
     return found
 
 
-def _block(session: Session, feeds: Sequence[Feed]) -> float:
+def block(
+    session: Session, feeds: Sequence[Feed], clock: Callable[[], float], block_s: float = BLOCK_S
+) -> float:
     """Median seconds of a run; every feed at least once, so that blocks are alike."""
     taken: list[float] = []
-    end = time.perf_counter() + BLOCK_S
-    while len(taken) < len(feeds) or time.perf_counter() < end:
+    end = clock() + block_s
+    while len(taken) < len(feeds) or clock() < end:
         feed = feeds[len(taken) % len(feeds)]
-        start = time.perf_counter()
+        start = clock()
         session.run(feed)
-        taken.append(time.perf_counter() - start)
+        taken.append(clock() - start)
     return float(np.median(taken))
 
 

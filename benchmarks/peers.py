@@ -6,7 +6,7 @@ get the same calibration samples that edgeopt has.
 
 import importlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +55,17 @@ def _onnxslim(source: Path, made: Path, _: Sequence[Feed]) -> None:
     onnx.save(importlib.import_module("onnxslim").slim(onnx.load(source)), made)
 
 
+def _onnxoptimizer(source: Path, made: Path, _: Sequence[Feed]) -> None:
+    onnx.save(importlib.import_module("onnxoptimizer").optimize(onnx.load(source)), made)
+
+
+SIMPLIFIERS: dict[str, Peer] = {
+    "onnxsim": _onnxsim,
+    "onnxslim": _onnxslim,
+    "onnxoptimizer": _onnxoptimizer,
+}
+"""Tools that mean to change no output."""
+
 PEERS: dict[str, Peer] = {
     "static": _static("QInt8", "QInt8", per_channel=False),
     "u8s8": _static("QUInt8", "QInt8", per_channel=True),
@@ -66,13 +77,13 @@ PEERS: dict[str, Peer] = {
 
 
 def built(
-    source: Path, folder: Path, feeds: Sequence[Feed]
+    source: Path, folder: Path, feeds: Sequence[Feed], peers: Mapping[str, Peer] | None = None
 ) -> tuple[dict[str, Path], dict[str, str]]:
     """The files that the peers made, and of those that failed what they said, by name."""
     logging.disable(logging.WARNING)
     files: dict[str, Path] = {}
     failed: dict[str, str] = {}
-    for name, peer in PEERS.items():
+    for name, peer in (PEERS if peers is None else peers).items():
         made = folder / f"{name}.onnx"
         try:
             peer(source, made, feeds)

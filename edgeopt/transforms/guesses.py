@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from edgeopt.core.action import Choice
 from edgeopt.transforms.base import EXACT
+from edgeopt.transforms.canonicalize import NAME
 from edgeopt.transforms.choices import scheme_of, switched_on
 from edgeopt.transforms.macros import IN_FLOAT, IN_INTEGERS, STEM
 
@@ -37,6 +38,7 @@ def first_guesses(
         found |= by_scheme(choices, macros)
     if exact:
         found["exact"] = switched(choices, macros, exact)
+        found[NAME] = [int(choice.name.endswith(f":{NAME}")) for choice in choices]
     if "quantize" in families:
         found["exact+quantize"] = switched(choices, macros, exact | {"quantize"})
         if macros:

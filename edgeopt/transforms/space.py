@@ -1,8 +1,9 @@
 """`GraphSpace`: what can be done to one model on one device; implements `core.protocols.Space`.
 
-Two views of the same moves. As *choices* (integer codes, integer programs): each exact transform
-on or off at all its sites, each macro of them with its alternatives, each prune group and each
-quantize group with its alternatives, each repair on or off. As *steps* (environments, tree
+Two views of the same moves. As *choices* (integer codes, integer programs): the pre-pass of exact
+transforms that never lose as a whole, each other exact transform on or off at all its sites, each
+macro of them with its alternatives, each prune group and each quantize group with its
+alternatives, each repair on or off. As *steps* (environments, tree
 search): one action at one site of the graph as it is now.
 """
 
@@ -24,6 +25,8 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
 from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
 from edgeopt.transforms.bodies import sites_of
+from edgeopt.transforms.canonicalize import ALWAYS, canonicalize
+from edgeopt.transforms.canonicalize import NAME as CANONICAL
 from edgeopt.transforms.choices import (
     check_codes,
     decision,
@@ -101,7 +104,7 @@ class GraphSpace:
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
-        """Exact transforms that have sites, macros, then prune, quantize and repair."""
+        """The pre-pass, exact transforms that have sites, macros, then prune, quantize, repair."""
         found = [
             on_off(f"{shelf}:{name}", shelf, actions)
             for (shelf, name), actions in self._exact_by_transform().items()
@@ -113,6 +116,11 @@ class GraphSpace:
         if any(choice.family == "quantize" for choice in found):
             found += self._repairs()
         return tuple(found)
+
+    @property
+    def fixpoint(self) -> tuple[Action, ...]:
+        """All exact actions but those of macros, in an order in which they apply."""
+        return self._fixpoint.actions
 
     @property
     def runtimes(self) -> tuple[RuntimeSettings, ...]:
@@ -234,14 +242,16 @@ class GraphSpace:
 
     @cached_property
     def _fixpoint(self) -> _Fixpoint:
-        """Every exact transform but those of macros at every site, until none has one left."""
+        """Every exact transform but those of macros at every site, until none has one left: the
+        pre-pass, then the others, and again."""
         editor = Editor(self.workshop.normalized.clone())
         done: list[Action] = []
         for _ in range(_ROUNDS):
             before = len(done)
-            for family in self._families:
-                if family in EXACT:
-                    done += self._exhaust(editor, family)
+            evidence = self.workshop.evidence
+            done += canonicalize(editor, self.offer, evidence, families=self._exact_families)
+            for family in self._exact_families:
+                done += self._exhaust(editor, family)
             if len(done) == before:
                 break
         editor.model.graph.sort()
@@ -249,7 +259,12 @@ class GraphSpace:
 
     def _exhaust(self, editor: Editor, family: ShelfName) -> list[Action]:
         listed = self._listed(family, editor.model)
-        return self._done(editor, [action for action in listed if action.transform not in JOINT])
+        left = JOINT | ALWAYS
+        return self._done(editor, [action for action in listed if action.transform not in left])
+
+    @property
+    def _exact_families(self) -> list[ShelfName]:
+        return [family for family in self._families if family in EXACT]
 
     @cached_property
     def _macros(self) -> tuple[Choice, ...]:
@@ -284,8 +299,10 @@ class GraphSpace:
     def _exact_by_transform(self) -> dict[tuple[ShelfName, str], list[Action]]:
         found: dict[tuple[ShelfName, str], list[Action]] = {}
         for action in self._fixpoint.actions:
-            shelf, _ = transform_of(action.transform)
-            found.setdefault((shelf, action.transform), []).append(action)
+            key = transform_of(action.transform)[0], action.transform
+            if action.transform in ALWAYS:
+                key = self._exact_families[0], CANONICAL
+            found.setdefault(key, []).append(action)
         return dict(sorted(found.items(), key=lambda item: STAGES.index(item[0][0])))
 
     def _repairs(self) -> list[Choice]:

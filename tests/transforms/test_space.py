@@ -64,15 +64,11 @@ def test_is_a_space(space: GraphSpace) -> None:
 def test_choices(space: GraphSpace) -> None:
     """Exact transforms as a whole, groups one by one, the repair last; the first is nothing."""
     names = [choice.name for choice in space.choices]
-    assert names[:3] == [
-        "rewrite:fold_batchnorm",
-        "rewrite:pool_before_conv1x1",
-        "fuse:hardswish",
-    ]
+    assert names[0] == "rewrite:canonicalize"
     assert "repair:bias_correction" in names
     assert names[-1].startswith("repair:")
     families = {choice.family for choice in space.choices}
-    assert families == {"rewrite", "fuse", "prune", "quantize", "repair"}
+    assert families == {"rewrite", "prune", "quantize", "repair"}
     assert len(set(names)) == len(names)
     for choice in space.choices:
         assert choice.alternatives[0] == ()

@@ -35,8 +35,8 @@ from edgeopt.transforms.local_rule import (
     word,
 )
 from edgeopt.transforms.rewrite._around import Steps, constant_operand, rows
+from edgeopt.transforms.rewrite._batchnorm import affine, normalises_batch
 from edgeopt.transforms.rewrite._convolution import constants_of
-from edgeopt.transforms.rewrite.fold_batchnorm import affine, normalises_batch
 
 Floats = npt.NDArray[np.float64]
 

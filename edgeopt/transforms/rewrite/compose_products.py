@@ -143,6 +143,14 @@ def _sum(node: ir.Node) -> _Linear | None:
 
 
 def _match(root: ir.Node) -> tuple[ir.Node, _Linear] | Rejection:
+    found = _found(root)
+    user = sole_user(root.outputs[0])
+    if user is not None and user.op_type in _ROOTS and not isinstance(_found(user), Rejection):
+        return refuse("what follows takes it in", root)
+    return found if isinstance(found, Rejection) else (root, found)
+
+
+def _found(root: ir.Node) -> _Linear | Rejection:
     source = input_of(root, 0)
     if source is None or source.dtype != ir.DataType.FLOAT:
         return refuse("it is not in float32", root)
@@ -152,10 +160,7 @@ def _match(root: ir.Node) -> tuple[ir.Node, _Linear] | Rejection:
     if found.weight.size > found.cost:
         text = f"{found.weight.size} multiplications a row instead of {found.cost}"
         return refuse(text, root)
-    user = sole_user(root.outputs[0])
-    if user is not None and user.op_type in _ROOTS and not isinstance(_match(user), Rejection):
-        return refuse("what follows takes it in", root)
-    return root, found
+    return found
 
 
 def _rewrite(editor: Editor, match: tuple[ir.Node, _Linear]) -> None:

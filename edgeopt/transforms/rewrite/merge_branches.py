@@ -3,9 +3,9 @@
     Conv(x, W1, b1) + Conv(x, W2, b2) + x  =  Conv(x, W1 + W2 + I, b1 + b2)
 
 Smaller kernels are padded with zeros to where they lie in the largest, groups are spelled out
-where another branch has fewer, and x itself counts as a branch beside two others. It is how
-RepVGG is trained: 3x3, 1x1 and identity, each with a normalization (folded before by
-`fold_batchnorm` and `batchnorm_to_conv`).
+where another branch has fewer; a normalization of x counts as a convolution, and x itself as a
+branch beside two others. It is how RepVGG is trained: 3x3, 1x1 and identity, each with a
+normalization (folded before by `fold_batchnorm`).
 
 It must not fire inside a larger sum, with fewer than two convolutions, where strides, dilations or
 output sizes differ, where something else reads a branch, with `auto_pad`, where sizes are not
@@ -25,7 +25,8 @@ import onnx_ir as ir
 from edgeopt.graph.editor import Editor, sole_user
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.local_rule import LocalRule, integer, refuse
-from edgeopt.transforms.rewrite._around import Steps
+from edgeopt.transforms.rewrite._around import Steps, sizes_of
+from edgeopt.transforms.rewrite._batchnorm import affine, normalises_batch
 from edgeopt.transforms.rewrite._convolution import constants_of
 from edgeopt.transforms.rewrite._windows import Window, windows_of
 
@@ -70,7 +71,11 @@ def _terms(node: ir.Node, *, top: bool = True) -> list[ir.Value]:
 
 def _branch(value: ir.Value, shape: ir.ShapeProtocol | None) -> _Branch | None:
     conv = value.producer()
-    if conv is None or conv.op_type != "Conv" or conv.domain or sole_user(value) is None:
+    if conv is None or conv.domain or sole_user(value) is None:
+        return None
+    if conv.op_type == "BatchNormalization":
+        return _normalized(conv, shape)
+    if conv.op_type != "Conv":
         return None
     windows, constants = windows_of(conv), constants_of(conv)
     if isinstance(windows, Rejection) or isinstance(constants, Rejection):
@@ -85,6 +90,23 @@ def _is_inner(root: ir.Node) -> bool:
     user = sole_user(root.outputs[0])
     further = user is not None and user.op_type == "Add" and not user.domain
     return user is not None and further and user.outputs[0].shape == root.outputs[0].shape
+
+
+def _normalized(norm: ir.Node, shape: ir.ShapeProtocol | None) -> _Branch | None:
+    """A normalization of x itself, as the depthwise convolution of one tap that it is."""
+    numbers, sizes = affine(norm), sizes_of(norm.inputs[0])
+    if isinstance(numbers, Rejection) or normalises_batch(norm) or norm.outputs[0].shape != shape:
+        return None
+    spatial = () if shape is None else tuple(shape)[_TWO:]
+    known = [size for size in spatial if isinstance(size, int)]
+    if len(known) != len(spatial) or (sizes is not None and sizes[_TWO:] != tuple(known)):
+        return None
+    windows = tuple(
+        Window(size=size, kernel=1, stride=1, dilation=1, begin=0, end=0) for size in known
+    )
+    factor, shift = (each.astype(np.float32) for each in numbers)
+    weight = factor.reshape(-1, *(1,) * (1 + len(known)))
+    return _Branch(norm, windows, weight, shift, len(factor))
 
 
 def _match(root: ir.Node) -> _Merge | Rejection:
@@ -107,6 +129,8 @@ def _match(root: ir.Node) -> _Merge | Rejection:
         rest.remove(source)
     group = gcd(*(one.group for one in branches))
     windows = _common(branches)
+    if all(one.conv.op_type != "Conv" for one in branches):
+        return refuse("it adds normalizations only", root)
     made, given = first.weight.shape[0], first.weight.shape[1] * first.group
     cost = prod(window.kernel for window in windows) * given // group * made
     before = sum(one.weight.size for one in branches)

@@ -1,0 +1,135 @@
+"""Small graphs of one pattern each, at sizes of real models, for rules that no net shows."""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx
+from pattern_nets import Net
+
+PLANES = (1, 64, 28, 28)
+TOKENS = (1, 128, 256)
+
+
+def _planes(make: Callable[[Net, str], str], rank: int = 4) -> Callable[[], onnx.ModelProto]:
+    """Something between two convolutions of 64 channels at 28x28."""
+
+    def made() -> onnx.ModelProto:
+        n = Net()
+        x = make(n, n.conv2d("input", (64, 64)))
+        return n.finish(x, PLANES, rank, 13)
+
+    return made
+
+
+def _tokens(make: Callable[[Net, str], str], rank: int = 3) -> Callable[[], onnx.ModelProto]:
+    """Something behind a product, on 128 rows of 256."""
+
+    def made() -> onnx.ModelProto:
+        n = Net()
+        x = make(n, n.linear("input", (256, 256)))
+        return n.finish(x, TOKENS, rank, 13)
+
+    return made
+
+
+def _split(n: Net, x: str, *, axis: int, sizes: tuple[int, ...]) -> list[str]:
+    names = [n.name("part") for _ in sizes]
+    node = onnx.helper.make_node("Split", [x, n.ints(*sizes)], names, name=n.name("s"), axis=axis)
+    n.nodes.append(node)
+    return names
+
+
+def _prelu(n: Net, x: str) -> str:
+    slope = n.constant("slope", np.full((64, 1, 1), 0.25, np.float32))
+    return n.conv2d(n.op("PRelu", x, slope), (64, 64))
+
+
+def _softmax(n: Net, x: str) -> str:
+    power = n.op("Exp", n.op("Sub", x, n.op("ReduceMax", x, axes=[-1], keepdims=1)))
+    return n.op("Div", power, n.op("ReduceSum", power, n.ints(-1), keepdims=1))
+
+
+def _shuffle(n: Net, x: str) -> str:
+    six = n.op("Reshape", x, n.ints(1, 16, 2, 2, 28, 28))
+    return n.op("Reshape", n.op("Transpose", six, perm=[0, 1, 4, 2, 5, 3]), n.ints(1, 16, 56, 56))
+
+
+def _mask(n: Net, x: str) -> str:
+    square = n.op("MatMul", x, n.weight("k", 256, 128))
+    low = n.constant("mask", np.tril(np.ones((1, 128, 128), np.bool_)))
+    masked = n.op("Where", low, square, n.number(-1e9))
+    return n.op("Softmax", masked, axis=-1)
+
+
+def _blocks(n: Net, x: str) -> str:
+    weight = np.zeros((64, 64, 3, 3), np.float32)
+    generator = np.random.default_rng(1)
+    for part in range(4):
+        rows = slice(16 * part, 16 * part + 16)
+        weight[rows, rows] = generator.normal(0, 0.1, (16, 16, 3, 3))
+    return n.op("Conv", x, n.constant("sparse", weight), pads=[1, 1, 1, 1])
+
+
+def _root(n: Net, x: str) -> str:
+    return n.op("Pow", n.op("Add", n.op("Mul", x, x), n.number(1e-5)), n.number(0.5))
+
+
+def _scaled(n: Net, x: str) -> str:
+    return n.conv2d(n.op("Mul", n.op("Relu", x), n.number(0.5)), (64, 64))
+
+
+def _joined(n: Net, x: str) -> str:
+    return n.op("Concat", n.op("Tanh", x), n.op("Neg", x), axis=1)
+
+
+def _expanded(n: Net, x: str) -> str:
+    row = n.op("Expand", n.op("ReduceMean", x, axes=[1], keepdims=1), n.ints(1, 128, 256))
+    return n.op("Sub", x, row)
+
+
+def _pooled(n: Net, x: str) -> str:
+    padded = n.op("Pad", n.op("Relu", x), n.ints(0, 0, 1, 1, 0, 0, 1, 1))
+    return n.pool(padded, 3, 2)
+
+
+def _chain(n: Net, x: str) -> str:
+    return n.op("Div", n.op("Mul", x, n.number(3)), n.number(7))
+
+
+RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "prelu_to_leaky": _planes(_prelu),
+    "softmax": _tokens(_softmax),
+    "logsoftmax": _tokens(lambda n, x: n.op("Log", n.op("Softmax", x, axis=-1))),
+    "argmax_of_logits": _tokens(lambda n, x: n.op("ArgMax", n.op("Softmax", x, axis=-1), axis=-1)),
+    "depth_to_space": _planes(_shuffle),
+    "where_to_sum": _tokens(_mask),
+    "blocks_to_groups": _planes(_blocks),
+    "power_to_root": _tokens(_root),
+    "power_to_product": _tokens(lambda n, x: n.op("Pow", x, n.number(3))),
+    "factor_before_activation": _planes(_scaled),
+    "max_to_relu": _planes(lambda n, x: n.conv2d(n.op("Max", x, n.number(0)), (64, 64))),
+    "flat_concat": _planes(lambda n, x: n.op("Concat", _joined(n, x), x, axis=1)),
+    "concat_of_split": _planes(
+        lambda n, x: n.op("Concat", *_split(n, x, axis=1, sizes=(32, 32)), axis=1)
+    ),
+    "split_of_concat": _planes(
+        lambda n, x: n.op("Mul", *_split(n, _joined(n, x), axis=1, sizes=(64, 64)))
+    ),
+    "select_of_concat": _planes(
+        lambda n, x: n.op("Exp", n.op("Slice", _joined(n, x), n.ints(0), n.ints(64), n.ints(1)))
+    ),
+    "drop_expand": _tokens(_expanded),
+    "pad_into_pool": _planes(_pooled),
+    "constant_chain": _tokens(_chain),
+    "divide_by_constant": _tokens(lambda n, x: n.op("Tanh", n.op("Div", x, n.number(7)))),
+    "pointwise_into_conv": _planes(lambda n, x: n.conv2d(x, (64, 32), 3, pad=0)),
+    "chain_pools": _planes(
+        lambda n, x: n.op("Concat", *(n.pool(x, k, 1, pad=k // 2) for k in (5, 9, 13)), axis=1)
+    ),
+    "join_convolutions": _planes(
+        lambda n, x: n.op("Concat", n.conv2d(x, (64, 32)), n.conv2d(x, (64, 32)), axis=1)
+    ),
+    "average_before_conv1x1": _planes(lambda n, x: n.pool(x, 2, 2, "AveragePool")),
+    "compose_conv1x1": _planes(lambda n, x: n.conv2d(x, (64, 64))),
+}
+"""By the rule that it is for."""

@@ -1,0 +1,173 @@
+"""The pre-pass: it ends, in any order in the same graph, and its recipe replays."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import parser
+
+from edgeopt.core.action import Action
+from edgeopt.graph.editor import Editor, array_of
+from edgeopt.graph.runtime import Session
+from edgeopt.graph.write import to_bytes
+from edgeopt.testing.graphs import Builder, random_feeds
+from edgeopt.testing.transform_exam import NoEvidence, graph_text, offer, opened
+from edgeopt.transforms.base import Rejection
+from edgeopt.transforms.canonicalize import ALWAYS, PHASES, canonicalize
+from edgeopt.transforms.macros import JOINT
+from edgeopt.transforms.replay import attempt
+from edgeopt.transforms.stages import transform_of
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+ORDERS = 3
+
+
+def _branches() -> onnx.ModelProto:
+    """Three normalized branches, a number and a mean behind them, and a dead head."""
+    b = Builder()
+    x = b.node("Relu", [b.conv("x", "stem", (3, 8))], "stem.relu")
+    b.batchnorm(b.conv(x, "big", (8, 8)), "big.n", 8)
+    b.batchnorm(b.conv(x, "small", (8, 8), kernel=1), "small.n", 8)
+    b.batchnorm(x, "same.n", 8)
+    b.node("Add", ["big.n", "small.n"], "two")
+    b.node("Relu", [b.node("Add", ["two", "same.n"], "three")], "out")
+    for name, number in (("half", 0.5), ("four", 4.0)):
+        b.constant(name, np.full((), number, np.float32))
+    b.node("Mul", ["out", "half"], "halved")
+    b.node("Div", ["halved", "four"], "scaled")
+    b.conv("out", "dead", (8, 4))
+    b.node("AveragePool", [b.conv("scaled", "p", (8, 6), kernel=1)], "pool", **_TWO)
+    b.node("GlobalAveragePool", [b.conv("pool", "q", (6, 4), kernel=1)], "y")
+    return b.model([("x", "float32", (1, 3, 8, 8))], [("y", "float32", (1, 4, 1, 1))])
+
+
+_TWO = {"kernel_shape": [2, 2], "strides": [2, 2]}
+
+
+def _encoder() -> onnx.ModelProto:
+    """A spelled GELU between products, residual, and a head that reads the first position."""
+    b = Builder()
+    for name, number in (("root", np.sqrt(2)), ("one", 1.0), ("half", 0.5)):
+        b.constant(name, np.full((), number, np.float32))
+    b.node("MatMul", ["x", b.weight("w1", 4, 8)], "a")
+    b.node("Erf", [b.node("Div", ["a", "root"], "d")], "e")
+    b.node("Mul", ["a", b.node("Add", ["e", "one"], "f")], "g")
+    b.node("MatMul", [b.node("Mul", ["g", "half"], "h"), b.weight("w2", 8, 4)], "i")
+    b.node("Add", ["i", "x"], "j")
+    b.node("Gather", ["j", b.constant("zero", np.array(0, np.int64))], "k", axis=1)
+    b.node(
+        "MatMul", [b.node("MatMul", ["k", b.weight("w3", 4, 4)], "m"), b.weight("w4", 4, 2)], "y"
+    )
+    return b.model([("x", "float32", (1, 6, 4))], [("y", "float32", (1, 2))], opset=20)
+
+
+def _goldens() -> list[onnx.ModelProto]:
+    paths = [p for name in sorted(ALWAYS) for p in sorted(GOLDEN.glob(f"*/{name}/before*.txt"))]
+    return [parser.parse_model(path.read_text(encoding="utf-8")) for path in paths]
+
+
+NETS = {"branches": _branches, "encoder": _encoder}
+
+
+def _structure(graph: ir.Model) -> tuple[str, ...]:
+    """Outputs by what computes them; constants by shape and value, not by name."""
+    known: dict[ir.Value, str] = {}
+
+    def said(value: ir.Value | None) -> str:
+        if value is None:
+            return "-"
+        if value not in known:
+            array, node = array_of(value), value.producer()
+            if array is not None:
+                wide = np.asarray(array, np.float64).reshape(-1)[:6]
+                known[value] = f"{array.shape}{np.round(wide, 3) + 0.0}"
+            elif node is None:
+                known[value] = str(value.name)
+            else:
+                parts = sorted(f"{a.name}={a.value}" for a in node.attributes.values())
+                inner = ",".join(said(one) for one in node.inputs)
+                known[value] = str(hash(f"{node.op_type}{parts}({inner}){value.index()}"))
+        return known[value]
+
+    return tuple(said(value) for value in graph.graph.outputs)
+
+
+def _shuffled(seed: int) -> "random.Random":
+    return random.Random(seed)
+
+
+def _in_order(seed: int | None, model: onnx.ModelProto) -> tuple[ir.Model, tuple[Action, ...]]:
+    editor = Editor(opened(model))
+    if seed is None:
+        done = canonicalize(editor, offer(), NoEvidence())
+    else:
+        generator = _shuffled(seed)
+
+        def order(actions: Sequence[Action]) -> Sequence[Action]:
+            return generator.sample(actions, len(actions))
+
+        done = canonicalize(editor, offer(), NoEvidence(), order=order)
+    return editor.model, done
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_any_order_gives_the_same_graph(name: str) -> None:
+    """Sites are tried in random order; structure and constants are the same, and so outputs."""
+    model = NETS[name]()
+    graph, done = _in_order(None, model)
+    assert done
+    feed = random_feeds(model, 1)[0]
+    expected = Session(model.SerializeToString()).run(feed)
+    for seed in range(ORDERS):
+        other, _ = _in_order(seed, model)
+        assert [n.op_type for n in other.graph] == [n.op_type for n in graph.graph]
+        assert _structure(other) == _structure(graph)
+        for key, array in Session(to_bytes(other)).run(feed).items():
+            np.testing.assert_allclose(array, expected[key], rtol=1e-4, atol=1e-5)
+
+
+def test_goldens_in_any_order() -> None:
+    """The same of the models that the rules are shown on, which hold one pattern or two."""
+    for model in _goldens():
+        graph, _ = _in_order(None, model)
+        assert _structure(_in_order(0, model)[0]) == _structure(graph), model.graph.name
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_it_ends(name: str) -> None:
+    """A second pass has nothing to do."""
+    graph, _ = _in_order(None, NETS[name]())
+    assert canonicalize(Editor(graph), offer(), NoEvidence()) == ()
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_its_actions_replay(name: str) -> None:
+    """What it says was done, done one by one, gives the same text."""
+    model = NETS[name]()
+    graph, done = _in_order(None, model)
+    editor = Editor(opened(model))
+    for action in done:
+        assert not isinstance(attempt(editor, action, NoEvidence()), Rejection)
+    assert graph_text(editor.model) == graph_text(graph)
+
+
+def test_what_it_makes_of_branches() -> None:
+    """Three branches are one convolution, numbers are in weights, pools come first."""
+    graph, _ = _in_order(None, _branches())
+    made = [node.op_type for node in graph.graph]
+    assert made == ["Conv", "Relu", "Conv", "Relu", "AveragePool", "GlobalAveragePool", "Conv"]
+
+
+def test_phases_name_exact_rules_once() -> None:
+    """Every name is an exact transform that is no macro's and no whole tool."""
+    names = [name for phase in PHASES for name in phase]
+    assert len(names) == len(set(names))
+    for name in names:
+        family, transform = transform_of(name)
+        assert family in {"rewrite", "fuse"}
+        assert not transform.whole_model
+    assert not ALWAYS & JOINT

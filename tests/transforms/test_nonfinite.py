@@ -1,0 +1,48 @@
+"""NaN and infinity go through a rewritten graph as they went through the given one."""
+
+from pathlib import Path
+
+import pytest
+from onnx import parser
+
+from edgeopt import plugins
+from edgeopt.testing.nonfinite_exam import examine_nonfinite
+from edgeopt.transforms.canonicalize import ALWAYS
+from edgeopt.transforms.stages import transform_of
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+LOOSELY = {
+    "affine_before": "sums in another order",
+    "reassociate": "sums in another order",
+}
+"""Rules that may make NaN of an infinity, or the other way round, with the reason."""
+OTHERWISE = {
+    "blocks_to_groups": "an infinity no longer meets the zeros beside the blocks",
+    "dense_groups": "an infinity meets the zeros beside the blocks",
+    "pad_channels": "an infinity meets weights that are zero",
+    "space_to_depth_stem": "an infinity meets weights that are zero",
+    "where_to_sum": "what is masked and not finite stays so",
+}
+"""Rules that change what is not finite, with the reason: choices, never done without asking."""
+NEEDS_OFFER = {"freeze_shapes", "freeze_value"}
+RULES = [
+    (shelf, name)
+    for shelf in ("rewrite", "fuse")
+    for name in plugins.SHELVES[shelf].names()
+    if name not in NEEDS_OFFER | OTHERWISE.keys() and not transform_of(name)[1].whole_model
+]
+
+
+@pytest.mark.parametrize(("shelf", "name"), RULES)
+def test_nonfinite_stays(shelf: str, name: str) -> None:
+    """On every golden model of a rule, element by element."""
+    compared = 0
+    for path in sorted((GOLDEN / shelf / name).glob("before*.txt")):
+        model = parser.parse_model(path.read_text(encoding="utf-8"))
+        compared += examine_nonfinite(name, model, loosely=name in LOOSELY)
+    assert compared or name in {"argmax_of_logits"}
+
+
+def test_what_changes_it_is_a_choice() -> None:
+    """No rule of the pre-pass changes what NaN and infinity do."""
+    assert not OTHERWISE.keys() & ALWAYS
