@@ -1,6 +1,7 @@
 """Tiny nets with the structures that channels meet in edge models, one each; see `NETS`."""
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,7 +21,7 @@ def _ints(b: Builder, name: str, *numbers: int) -> str:
     return b.constant(name, np.array(numbers, np.int64))
 
 
-def _several(b: Builder, operator: str, inputs: list[str], made: list[str], **more: object) -> None:
+def _several(b: Builder, operator: str, inputs: list[str], made: list[str], **more: Any) -> None:
     b.nodes.append(helper.make_node(operator, inputs, made, f"{made[0]}/node", **more))
 
 
@@ -238,7 +239,7 @@ def bert_block() -> onnx.ModelProto:
         b.node("Reshape", [_linear(b, "x", name, 10, inner), shape], f"{name}.4d")
         b.node("Transpose", [f"{name}.4d"], f"{name}.t", perm=order)
     b.node("MatMul", ["q.t", "k.t"], "scores")
-    b.node("Div", ["scores", b.constant("root", np.float32(1.7))], "scaled")
+    b.node("Div", ["scores", b.constant("root", np.full((), 1.7, np.float32))], "scaled")
     b.node("Softmax", ["scaled"], "p", axis=-1)
     b.node("MatMul", ["p", "v.t"], "mixed")
     b.node("Transpose", ["mixed"], "back", perm=[0, 2, 1, 3])

@@ -126,7 +126,7 @@ def _seen_from_a_body() -> onnx.ModelProto:
     ],
 )
 def test_removing_channels_equals_zeroing_them(net, sites: set[str]) -> None:
-    """Torch-Pruning 146: behind Concat, Split, groups and shuffles, removal is proven to be right."""
+    """Torch-Pruning 146: behind Concat, Split, groups, shuffles, removal is proven right."""
     assert {one.action.site for one in examine_prune("channels_l1", net())} == sites
 
 
