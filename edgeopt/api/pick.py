@@ -1,109 +1,99 @@
 """`edgeopt pick`: one model of a study's front, chosen by limits and a preference."""
 
-from collections.abc import Callable, Mapping
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgeopt.api.report import study_document
-from edgeopt.errors import NothingToDoError, UsageError
-from edgeopt.units import format_value, parse_bytes, parse_duration_s
+from edgeopt.errors import UsageError
+from edgeopt.report.choice import choice_text, chosen
+from edgeopt.report.lines import WIDTH
+from edgeopt.units import parse_bytes, parse_duration_s
 
-_PARSERS: Mapping[str, Callable[[str], float]] = {
+
+def _share(text: str) -> float:
+    """`92%` as 0.92."""
+    number = text.removesuffix("%")
+    try:
+        value = float(number) / 100
+    except ValueError:
+        value = -1.0
+    if number == text or not 0 <= value <= 1:
+        raise UsageError(f"{text!r} is not a share", hint="write --min accuracy=92%")
+    return value
+
+
+def _joules(text: str) -> float:
+    """`3mJ`, `0.5J`."""
+    for unit, factor in (("mJ", 1e-3), ("J", 1.0)):
+        if text.endswith(unit):
+            try:
+                return float(text.removesuffix(unit)) * factor
+            except ValueError:
+                break
+    raise UsageError(f"{text!r} is not an energy", hint="write --max energy=3mJ")
+
+
+MOST: Mapping[str, Callable[[str], float]] = {
     "latency": parse_duration_s,
     "size": parse_bytes,
     "peak_memory": parse_bytes,
+    "energy": _joules,
 }
-_PREFER: Mapping[str, tuple[str, int]] = {
-    "fastest": ("latency", 1),
-    "smallest": ("size", 1),
-    "most_accurate": ("accuracy", -1),
-}
+LEAST: Mapping[str, Callable[[str], float]] = {"accuracy": _share}
 
 
 def pick(
     study: str | None,
     *,
-    device: str,
-    limits: tuple[str, ...],
-    prefer: str,
+    device: str | None,
+    most: Sequence[str] = (),
+    least: Sequence[str] = (),
+    prefer: str = "fastest",
     store: Path | None,
+    width: int = WIDTH,
 ) -> dict[str, Any]:
     """The preferred member of the front within the limits, and the reason in words.
 
+    Args:
+        study: Id or its beginning; the latest when None.
+        device: One of the study's; None where it has one.
+        most: `latency=8ms`, `size=4MB`, `peak_memory=50MB`, `energy=3mJ`.
+        least: `accuracy=92%`.
+        prefer: `fastest`, `smallest`, `most_accurate`, `least_energy` or `knee`.
+        store: The workspace.
+        width: Characters of a line of `text`.
+
     Raises:
-        UsageError: A limit or preference that is not known.
+        UsageError: A limit, device or preference that is not known.
         NothingToDoError: No member keeps the limits; the nearest miss is named.
     """
     document = study_document(study, store=store)
-    members: list[dict[str, Any]] = document["fronts"].get(device, [])
-    bounds = dict(_limit(text) for text in limits)
-    kept = [m for m in members if all(_value(m, k) <= bound for k, bound in bounds.items())]
-    if not kept:
-        raise NothingToDoError(
-            f"no model of the front on {device} keeps {', '.join(limits) or 'anything'}",
-            hint="loosen a limit, or search longer with a larger --budget",
+    known = document["study"]["devices"]
+    if device is None and len(known) > 1:
+        raise UsageError(
+            "each device has its own front", hint=f"say which: --for {' or --for '.join(known)}"
         )
-    chosen = _preferred(document, device, kept, prefer)
-    described = ", ".join(
-        f"{name} {format_value(metric['value'], metric['unit'])}"
-        for name, metric in chosen["metrics"].items()
-        if name in {"latency", "accuracy", "agreement", "size", "peak_memory"}
+    made = chosen(
+        document,
+        device or known[0],
+        most=dict(limit_of(text, "max", MOST) for text in most),
+        least=dict(limit_of(text, "min", LEAST) for text in least),
+        prefer=prefer,
+        where="" if store is None else f" --store {shlex.quote(str(store))}",
     )
-    why = f"{prefer.replace('_', ' ')} of {len(kept)} models that keep the limits"
-    text = f"{chosen['id']}: {described}\n  {why}"
-    return {
-        "schema_version": 1,
-        "study": document["study"],
-        "pick": chosen,
-        "why": why,
-        "text": text,
-    }
+    return {**made, "text": choice_text(made, document, width)}
 
 
-def _preferred(
-    document: Mapping[str, Any], device: str, kept: list[dict[str, Any]], prefer: str
-) -> dict[str, Any]:
-    if prefer in _PREFER:
-        metric, sign = _PREFER[prefer]
-        return min(kept, key=lambda member: sign * _value(member, metric))
-    if prefer != "knee":
-        raise UsageError(
-            f"there is no preference {prefer!r}",
-            hint=f"known: {', '.join((*_PREFER, 'knee'))}",
-        )
-    names = ("latency", "size", "accuracy")
-    spans = {n: _span([_value(m, n) for m in kept]) for n in names}
-    return min(kept, key=lambda member: _distance(member, spans))
-
-
-def _span(values: list[float]) -> tuple[float, float]:
-    finite = [value for value in values if abs(value) != float("inf")] or [0.0]
-    return min(finite), max(finite)
-
-
-def _distance(member: Mapping[str, Any], spans: Mapping[str, tuple[float, float]]) -> float:
-    """Squared distance to the ideal point, every metric scaled to the range of the kept ones."""
-    total = 0.0
-    for name, (low, high) in spans.items():
-        value = _value(member, name)
-        if high > low and abs(value) != float("inf"):
-            best = high if name == "accuracy" else low
-            total += ((value - best) / (high - low)) ** 2
-    return total
-
-
-def _value(member: Mapping[str, Any], name: str) -> float:
-    metrics = member["metrics"]
-    found = metrics.get(name) or (metrics.get("agreement") if name == "accuracy" else None)
-    worst = float("-inf") if name == "accuracy" else float("inf")
-    return worst if found is None else float(found["value"])
-
-
-def _limit(text: str) -> tuple[str, float]:
+def limit_of(
+    text: str, option: str, known: Mapping[str, Callable[[str], float]]
+) -> tuple[str, float]:
     name, _, value = text.partition("=")
-    if name not in _PARSERS or not value:
+    if name not in known or not value:
+        examples = {"max": "latency=8ms", "min": "accuracy=92%"}
         raise UsageError(
-            f"{text!r} is not a limit",
-            hint=f"write --max latency=8ms; known: {', '.join(_PARSERS)}",
+            f"{text!r} is not a limit for --{option}",
+            hint=f"write --{option} {examples[option]}; known: {', '.join(known)}",
         )
-    return name, _PARSERS[name](value)
+    return name, known[name](value)

@@ -1,6 +1,7 @@
 """A report in one of its formats, as what would be written to a file."""
 
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from typing import Any
@@ -15,6 +16,9 @@ from edgeopt.report.terminal import terminal
 Document = Mapping[str, Any]
 FORMATS = ("terminal", "html", "md", "json", "csv", "svg", "png", "schema")
 INSTALL = "pip install 'edgeopt[report]'"
+_COLUMN = re.compile(r"\[\n\s+([^\[\]{}]*?)\n\s*\]")
+"""An array without another inside; a line end is never part of a JSON string."""
+_BREAK = re.compile(r",\n\s+")
 
 
 def rendered(
@@ -51,8 +55,9 @@ def rendered(
 
 
 def as_json(document: Document) -> str:
-    """The document as text; `schema` describes it."""
-    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    """The document as text, a column of plain values on one line; `schema` describes it."""
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    return _COLUMN.sub(lambda found: f"[{_BREAK.sub(', ', found.group(1))}]", text) + "\n"
 
 
 def schema() -> str:

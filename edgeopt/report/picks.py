@@ -3,7 +3,7 @@
 A win is a win over both: the given model, and what a competent user would ship without us.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from edgeopt.core.samples import TIE
@@ -16,7 +16,7 @@ SMALLER = 0.95
 """A model is called smaller from 5 % on."""
 
 
-def amount(point: Point, metric: str) -> float | None:
+def amount(point: Mapping[str, Any], metric: str) -> float | None:
     """A metric's value; None where the point does not have it."""
     found = point["metrics"].get(metric)
     return None if found is None else found["value"]

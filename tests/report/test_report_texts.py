@@ -173,3 +173,12 @@ def test_nothing_to_draw_is_a_sentence() -> None:
     made = document(study(), trials()[:1], context())
     with pytest.raises(UsageError, match="fewer than two"):
         rendered(made, "svg")
+
+
+def test_json_holds_columns_on_one_line_and_every_text_as_it_is(found: dict[str, Any]) -> None:
+    """Also texts that look like JSON."""
+    tricky = {**found, "created": "[\n  1,\n  2\n]", "report": ", \n [x], {y}"}
+    text = rendered(tricky, "json")
+    assert isinstance(text, str)
+    assert json.loads(text) == tricky
+    assert any(line.strip().startswith('"weight_bytes": [1728, 0,') for line in text.splitlines())
