@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Removed channels against unread ones.")
     parser.add_argument("--models", nargs="*", default=[], help="of the zoo; all, and structures")
     parser.add_argument("--draws", type=int, default=5000, help="groups of random graphs")
     parser.add_argument("--groups", type=int, default=0, help="at most so many a model; 0 for all")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from edgeopt.transforms.channels.edits import Cut, Edit
-from edgeopt.transforms.channels.labels import NONE, Axis, Labels, components, places
+from edgeopt.transforms.channels.labels import NONE, Axis, Labels, atoms_of, components, places
 from edgeopt.transforms.channels.registry import RULES
 from edgeopt.transforms.channels.walk import Source, Walk
 
@@ -138,8 +138,17 @@ class Dependencies:
         return "no layer whose channels are followed makes this value"
 
     def group(self, name: str) -> Group | None:
-        """The group of that name."""
-        return next((group for group in self.groups if group.name == name), None)
+        """The group of that name; the others are not looked at."""
+        for listed in self._connected:
+            if self._walk.sources[listed[0]].value.name == name:
+                return self._group(listed)
+        return None
+
+    @cached_property
+    def _reading(self) -> list[tuple[Cut, set[int]]]:
+        """Cuts of weights that read channels, and the layers that make these."""
+        cuts = (cut for cut in self._walk.cuts if cut.reads)
+        return [(cut, set(self._source_of[atoms_of([cut.labels])].tolist())) for cut in cuts]
 
     @cached_property
     def _source_of(self) -> Labels:
@@ -183,7 +192,8 @@ class Dependencies:
         kind = kind.reshape(-1)
         order = sorted(set(kind.tolist()), key=lambda k: int(np.flatnonzero(kind == k)[0]))
         strata = tuple(np.flatnonzero(kind == k) for k in order)
-        readers = tuple(cut for cut in self._walk.cuts if cut.reads and _holds(cut, unit_of))
+        near = (cut for cut, made in self._reading if not made.isdisjoint(listed))
+        readers = tuple(cut for cut in near if _holds(cut, unit_of))
         if not readers or max(len(stratum) for stratum in strata) < 2:
             return None
         return Group(
