@@ -17,11 +17,18 @@ HALF = "float16"
 WITH_HALF = frozenset({"exact", "int8_everything"})
 """Standard candidates that are also tried with everything that they leave float in float16."""
 
+GATES, NARROW, NARROWEST = "static_gates", "narrow", "narrowest"
+"""Standard candidates with something pruned: gates held; and every width at its first, or its last
+alternative. All with what repairs them at once."""
+ALWAYS_WITH_PRUNING = frozenset({"repair:least_squares"})
+WITH_TRAINING = frozenset({GATES, NARROW, NARROWEST})
+"""Standard candidates that are also tried with a training behind them, where one is offered."""
+
 
 def first_guesses(
     choices: Sequence[Choice], macros: Sequence[Choice], stem: str | None
 ) -> dict[str, list[int]]:
-    """Exact with macros, everything in integers, one scheme everywhere, then parts of it.
+    """Exact with macros, everything in integers, pruned, one scheme everywhere, then parts of it.
 
     Args:
         choices: Of the space, the macros among them.
@@ -35,6 +42,9 @@ def first_guesses(
         found["exact_all"] = switched(choices, macros, exact, named=IN_FLOAT)
     if "quantize" in families:
         found |= int8_everything(choices, macros, stem)
+    if "prune" in families:
+        found |= pruned(choices, macros)
+    if "quantize" in families:
         found |= by_scheme(choices, macros)
     if exact:
         found["exact"] = switched(choices, macros, exact)
@@ -100,6 +110,41 @@ def int8_everything(
     ]
     found = {"int8_everything": codes}
     return found if corrected == codes else {**found, "int8_everything+bias": corrected}
+
+
+def pruned(choices: Sequence[Choice], macros: Sequence[Choice]) -> dict[str, list[int]]:
+    """Codes by name: everything exact, gates held, and all widths alike; pruning repaired.
+
+    The narrow one also in integers: precision is chosen after widths, and pays less the narrower
+    the layers are.
+    """
+    gates = {choice.name for choice in choices if _holds_gate(choice)}
+    widths = {choice.name for choice in choices if choice.family == "prune"} - gates
+    exact = switched(choices, macros, EXACT, named=IN_FLOAT)
+    integers = switched(choices, macros, EXACT | {"quantize"})
+
+    def cut(start: Sequence[int], at: int) -> list[int]:
+        """`at` 0 leaves the widths, 1 is the first alternative, -1 the last."""
+        return [
+            1
+            if choice.name in gates or choice.name in ALWAYS_WITH_PRUNING
+            else range(len(choice))[at]
+            if choice.name in widths
+            else code
+            for choice, code in zip(choices, start, strict=True)
+        ]
+
+    found = {GATES: cut(exact, 0)} if gates else {}
+    if widths:
+        found |= {NARROW: cut(exact, 1), NARROWEST: cut(exact, -1)}
+        if any(choice.family == "quantize" for choice in choices):
+            found[f"{NARROW}+quantize"] = cut(integers, 1)
+    return found
+
+
+def _holds_gate(choice: Choice) -> bool:
+    actions = [action for alternative in choice.alternatives for action in alternative]
+    return choice.family == "prune" and all(a.transform == "static_gate" for a in actions)
 
 
 def _in_scheme(choice: Choice, schemes: Sequence[str]) -> int:

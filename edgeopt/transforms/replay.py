@@ -26,6 +26,7 @@ from edgeopt.transforms.bodies import apply_at
 from edgeopt.transforms.local_rule import opset_of
 from edgeopt.transforms.stages import (
     EXACT_STAGE,
+    MEND_STAGE,
     PRUNE_STAGE,
     canonical,
     exact_prefix,
@@ -215,7 +216,7 @@ class Workshop:
         self, ceiling: int, actions: tuple[Action, ...], lenient: bool, shared: bool
     ) -> _Progress:
         """A graph after actions in canonical order, which the caller owns if it is not shared."""
-        size = sum(stage_of(action) <= PRUNE_STAGE for action in actions)
+        size = sum(stage_of(action) <= MEND_STAGE for action in actions)
         start = self._kept(ceiling, actions[:size], lenient)
         if size < len(actions):
             # Quantization and repair are about the float graph, as it is before them.
@@ -238,7 +239,9 @@ class Workshop:
         return made
 
     def _kept(self, ceiling: int, actions: tuple[Action, ...], lenient: bool) -> _Progress:
-        """The graph after exact and prune actions, from the longest part of them that is kept."""
+        """The graph after exact actions, prune actions and repairs of these, from the longest
+        part of them that is kept.
+        """
         length = len(actions)
         while length and (ceiling, actions[:length]) not in self._prefixes:
             length -= 1
@@ -247,7 +250,11 @@ class Workshop:
             start = self._prefixes[ceiling, actions[:length]]
             self._prefixes.move_to_end((ceiling, actions[:length]))
         exact = sum(stage_of(action) == EXACT_STAGE for action in actions)
-        for end in (exact, len(actions)):
+        pruned = sum(stage_of(action) <= PRUNE_STAGE for action in actions)
+        if max(length, pruned) < len(actions):
+            # What pruning did is judged by the graph before it.
+            self.evidence.remember_float(self._kept(ceiling, actions[:exact], lenient).graph)
+        for end in (exact, pruned, len(actions)):
             if end > length:
                 start = self._applied(start, actions[length:end], lenient)
                 start.graph.graph.sort()

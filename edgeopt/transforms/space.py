@@ -39,11 +39,19 @@ from edgeopt.transforms.choices import (
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.groups import releasable_stem
-from edgeopt.transforms.guesses import HALF, WITH_HALF, first_guesses
+from edgeopt.transforms.guesses import HALF, WITH_HALF, WITH_TRAINING, first_guesses
 from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.shared import Shared
-from edgeopt.transforms.stages import EXACT_STAGE, stage_of, stage_of_shelf, transform_of
+from edgeopt.transforms.stages import (
+    EXACT_STAGE,
+    MEND_STAGE,
+    PRUNE_STAGE,
+    repairs_float,
+    stage_of,
+    stage_of_shelf,
+    transform_of,
+)
 
 V = TypeVar("V")
 FAMILIES: tuple[str, ...] = STAGES
@@ -52,7 +60,7 @@ _KEPT_BYTES = 512_000_000
 _FEWEST_KEPT = 4
 _OURS_FIRST = 4
 _LISTS_KEPT = 512
-_STAGE_NAMES = ("rewrite and fuse", "prune", "quantize", "repair")
+_STAGE_NAMES = ("rewrite and fuse", "prune", "repair of what was pruned", "quantize", "repair")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +121,8 @@ class GraphSpace:
         families: tuple[ShelfName, ...] = ("prune", "quantize")
         for family in families:
             found += grouped(family, self._listed(family, self._fixpoint.graph))
+        if any(choice.family == "prune" for choice in found):
+            found += self._mends()
         if any(choice.family == "quantize" for choice in found):
             found += self._repairs()
         return tuple(found)
@@ -159,6 +169,7 @@ class GraphSpace:
                 for family in self._families
                 if self._open(family, recipe)
                 for action in self._listed(family, self._graph(recipe))
+                if stage_of(action) != MEND_STAGE or PRUNE_STAGE <= _reached(recipe) <= MEND_STAGE
             )
             decided = {decision(action) for action in recipe.actions if stage_of(action)}
             legal = tuple(action for action in found if decision(action) not in decided)
@@ -305,6 +316,15 @@ class GraphSpace:
             found.setdefault(key, []).append(action)
         return dict(sorted(found.items(), key=lambda item: STAGES.index(item[0][0])))
 
+    def _mends(self, *, costly: bool = False) -> list[Choice]:
+        """Each repair of what is pruned on or off; those that train only where asked for."""
+        by_name: dict[str, list[Action]] = {}
+        for action in self._listed("repair", self._fixpoint.graph):
+            transform = transform_of(action.transform)[1]
+            if repairs_float(transform) and getattr(transform, "costly", False) == costly:
+                by_name.setdefault(action.transform, []).append(action)
+        return [on_off(f"repair:{name}", "repair", found) for name, found in by_name.items()]
+
     def _repairs(self) -> list[Choice]:
         """Each repair on or off: at all its sites on the graph with everything quantized.
 
@@ -316,7 +336,8 @@ class GraphSpace:
         listed = self._listed("repair", self._graph(quantized))
         by_name: dict[str, list[Action]] = {}
         for action in listed:
-            if not getattr(transform_of(action.transform)[1], "costly", False):
+            transform = transform_of(action.transform)[1]
+            if not getattr(transform, "costly", False) and not repairs_float(transform):
                 by_name.setdefault(action.transform, []).append(action)
         return [on_off(f"repair:{name}", "repair", found) for name, found in by_name.items()]
 
@@ -329,15 +350,28 @@ class GraphSpace:
         """Ours, most promising first."""
         stem = releasable_stem(self._fixpoint.graph)
         typed: list[tuple[str, Recipe]] = []
+        pruned: list[tuple[str, Recipe]] = []
         for name, codes in first_guesses(self.choices, self._macros, stem).items():
             recipe = self.decode(codes)
             typed += [(name, recipe)] * (name in WITH_HALF)
+            pruned += [(name, recipe)] * (name in WITH_TRAINING)
             yield name, recipe
+        yield from self._trained(pruned)
         yield from self._typed(typed)
         if any(choice.family == "quantize" for choice in self.choices):
             groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
             alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
             yield "quantize", self._build(self.workshop.recipe(alone), lenient=True).recipe
+
+    def _trained(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
+        """Of ours those that are pruned with a training behind it: minutes each, so these few."""
+        for choice in self._mends(costly=True) if bases else ():
+            for name, recipe in reversed(bases):
+                grown = self.workshop.recipe([*recipe.actions, *choice.alternatives[1][:1]])
+                yield (
+                    f"{name}+{choice.name.partition(':')[2]}",
+                    self._build(grown, lenient=True).recipe,
+                )
 
     def _typed(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
         """Of ours those with what stays float in half precision, where that is offered."""
@@ -350,7 +384,10 @@ class GraphSpace:
     def _listed(
         self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False
     ) -> tuple[Action, ...]:
-        """Actions of a shelf on a graph, as far as they are offered."""
+        """Actions of a shelf on a graph, as far as they are offered.
+
+        Transforms that are there to compare with (`control`) are for recipes only.
+        """
         if family not in self._families or not (self.offer.data or family in EXACT):
             return ()
         shelf = plugins.SHELVES[family]
@@ -360,6 +397,7 @@ class GraphSpace:
                 action
                 for transform in transforms
                 if transform.whole_model == whole_model
+                if not getattr(transform, "control", False)
                 if self.offer.data or not transform.needs_data
                 for action in sites_of(family, transform, graph, self.offer)
             )

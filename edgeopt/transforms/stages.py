@@ -1,7 +1,8 @@
 """Which transform stands behind an action, and when it is applied.
 
 Recipes have one canonical order: exact actions (rewrite and fuse, as given), then prune, then
-quantize, then repair. Whoever applies, offers or groups actions asks here.
+repairs of what was pruned (`on_float`), then quantize, then repairs of that. Whoever applies,
+offers or groups actions asks here.
 """
 
 import difflib
@@ -13,9 +14,12 @@ from edgeopt.core.action import Action
 from edgeopt.errors import UsageError
 from edgeopt.transforms.base import EXACT, STAGES, ShelfName, Transform
 
-_LATER = tuple(stage for stage in STAGES if stage not in EXACT)
-EXACT_STAGE = 0
-PRUNE_STAGE = _LATER.index("prune") + 1
+EXACT_STAGE, PRUNE_STAGE, MEND_STAGE, QUANTIZE_STAGE, REPAIR_STAGE = range(5)
+_LATER: dict[str, int] = {
+    "prune": PRUNE_STAGE,
+    "quantize": QUANTIZE_STAGE,
+    "repair": REPAIR_STAGE,
+}
 
 
 @cache
@@ -37,8 +41,8 @@ def transform_of(name: str) -> tuple[ShelfName, Transform]:
 
 
 def stage_of_shelf(shelf: ShelfName) -> int:
-    """When actions of a shelf are applied: 0 exact ones, 1 prune, 2 quantize, 3 repair."""
-    return EXACT_STAGE if shelf in EXACT else _LATER.index(shelf) + 1
+    """When actions of a shelf are applied, those of `repair` at the latest."""
+    return EXACT_STAGE if shelf in EXACT else _LATER[shelf]
 
 
 def stage_of(action: Action) -> int:
@@ -47,11 +51,19 @@ def stage_of(action: Action) -> int:
     Raises:
         UsageError: Its transform does not exist.
     """
-    return stage_of_shelf(transform_of(action.transform)[0])
+    shelf, transform = transform_of(action.transform)
+    return MEND_STAGE if repairs_float(transform) else stage_of_shelf(shelf)
+
+
+def repairs_float(transform: Transform) -> bool:
+    """Whether a transform repairs what pruning did, before anything is quantized."""
+    return bool(getattr(transform, "on_float", False))
 
 
 def canonical(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """Rewrites and fusions as given, then prune, quantize, repair; stable within each."""
+    """Rewrites and fusions as given, then prune and its repairs, then quantize and its repairs;
+    stable within each.
+    """
     return tuple(sorted(actions, key=stage_of))
 
 

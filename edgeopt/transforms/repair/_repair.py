@@ -1,10 +1,12 @@
 """`Repair`: what every repair does around its own idea.
 
-It is fitted on most of some calibration samples and judged on the rest, which it has not seen:
+It mends what quantization did to the float graph, or (`on_float`) what pruning did to the given
+one. It is fitted on most of some calibration samples and judged on the rest, which it has not seen:
 where the outputs do not come nearer to the float ones, it is refused. What it changes are
 constants, so the structure stays; they are kept as an artifact, and a replay only loads them.
 """
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +26,10 @@ Floats = npt.NDArray[np.float64]
 SAMPLES = 64
 _HELD_BACK = 4
 _NOTHING = 1e-9
+
+
+class Refused(Exception):  # noqa: N818 (it becomes a rejection)
+    """A repair cannot be done to this graph; says why."""
 
 
 class Constants:
@@ -57,20 +63,23 @@ class Fitting:
     """What a repair has at hand.
 
     Args:
-        constants: Of a clone of the quantized graph: the repair puts its constants there.
-        reference: The float graph.
+        constants: Of a clone of the graph: the repair puts its constants there.
+        reference: The graph before what is to be repaired: the float one, or the one before
+            anything was pruned.
         feeds: To fit to.
         evidence: For what was found out about the float graph.
+        action: With its parameters.
     """
 
     constants: Constants
     reference: ir.Model
     feeds: Sequence[Feed]
     evidence: Evidence
+    action: Action
 
     @property
     def model(self) -> ir.Model:
-        """The quantized graph as repaired so far."""
+        """The graph as repaired so far."""
         return self.constants.editor.model
 
 
@@ -84,6 +93,9 @@ class Repair:
         fit: Changes constants.
         version: Raised when the same action starts to mean something else.
         costly: Whether it takes too long to be tried on every candidate of a search.
+        on_float: Whether it repairs what pruning did, before anything is quantized.
+        prepare: Makes the constants that it changes those of one user; changes no outputs.
+        samples: How many calibration samples it asks for.
     """
 
     name: str
@@ -93,49 +105,61 @@ class Repair:
     needs_data: bool = True
     whole_model: bool = False
     costly: bool = False
+    on_float: bool = False
+    prepare: Callable[[Editor], None] | None = None
+    samples: int = SAMPLES
 
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action, where the graph holds what the repair is about."""
         if not offer.data or not self.able(model.graph):
             return ()
-        return (Action.of(self.name, "*", version=self.version, samples=SAMPLES),)
+        return (Action.of(self.name, "*", version=self.version, samples=self.samples),)
 
     def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
         """Load the constants that the action names, or compute and judge them."""
         if not self.able(editor.graph):
-            return Rejection(reason="no integer layer is there that it could change")
+            kind = "float" if self.on_float else "integer"
+            return Rejection(reason=f"no {kind} layer is there that it could change")
+        if self.on_float and not _is_pruned(editor.model, evidence.reference):
+            return Rejection(reason="nothing was pruned")
+        if self.prepare is not None:
+            self.prepare(editor)
         digest = action.artifact("constants")
         stored = None if digest is None else evidence.recall(digest)
         if stored is not None and _fits(stored, editor.graph):
             self._put(editor, stored)
             return action
-        made = self._fitted(editor.model, int(action.get("samples")), evidence)
+        made = self._fitted(editor.model, action, evidence)
         if isinstance(made, Rejection):
             return made
         self._put(editor, made)
         return action.with_artifacts(constants=evidence.keep(made))
 
     def _fitted(
-        self, model: ir.Model, samples: int, evidence: Evidence
+        self, model: ir.Model, action: Action, evidence: Evidence
     ) -> dict[str, Array] | Rejection:
+        samples = int(action.get("samples"))
         reference = evidence.reference
         if reference is None:
             return Rejection(reason="the float model before quantization is not known")
-        feeds = list(evidence.feeds(samples))
+        feeds = list(mixed(evidence, samples) if self.on_float else evidence.feeds(samples))
         if len(feeds) < 2:
             return Rejection(reason="it takes two calibration samples: one to fit, one to judge")
         held_back = max(len(feeds) // _HELD_BACK, 1)
         fresh = feeds[-held_back:]
         constants = Constants(Editor(model.clone()))
         before = _errors(reference, constants.editor.model, fresh)
-        self.fit(
-            Fitting(
-                constants=constants,
-                reference=reference,
-                feeds=feeds[:-held_back],
-                evidence=evidence,
-            )
+        fitting = Fitting(
+            constants=constants,
+            reference=reference,
+            feeds=feeds[:-held_back],
+            evidence=evidence,
+            action=action,
         )
+        try:
+            self.fit(fitting)
+        except Refused as refused:
+            return Rejection(reason=str(refused))
         if not constants.made:
             return Rejection(reason="nothing is there that it would change")
         after = _errors(reference, constants.editor.model, fresh)
@@ -159,6 +183,25 @@ def output_error(reference: ir.Model, model: ir.Model, feeds: Sequence[Feed]) ->
     Of an integer output (a class, a mask) it is the share of elements that differ.
     """
     return float(_errors(reference, model, feeds).mean())
+
+
+def mixed(evidence: Evidence, count: int) -> Sequence[Feed]:
+    """Calibration samples, every other one under the built-in shifts where there are such."""
+    shifted = evidence.broad(count // 2)
+    plain = evidence.feeds(count - len(shifted))
+    longest = itertools.zip_longest(plain, shifted)
+    return [feed for pair in longest for feed in pair if feed is not None]
+
+
+def _is_pruned(model: ir.Model, reference: ir.Model | None) -> bool:
+    """Whether a graph differs from its reference, as far as a glance tells; unknown counts."""
+    if reference is None:
+        return True
+    held = [
+        [(node.op_type, *(None if v is None else v.shape for v in node.inputs)) for node in graph]
+        for graph in (reference.graph, model.graph)
+    ]
+    return held[0] != held[1]
 
 
 def _errors(reference: ir.Model, model: ir.Model, feeds: Sequence[Feed]) -> Floats:

@@ -39,6 +39,10 @@ class Stages:
         self._maker = {name: i for i, node in enumerate(self._nodes) for name in node.output}
         self.values: list[Values] = [dict(feed) for feed in feeds]
 
+    def knows(self, name: str) -> bool:
+        """Whether the graph has a value of that name."""
+        return name in self._maker or name in self.values[0]
+
     def advance(self, names: Iterable[str]) -> None:
         """Compute the named values in every sample, and drop what nothing needs any more."""
         wanted = [name for name in names if name not in self.values[0]]

@@ -1,0 +1,193 @@
+"""`TorchGraph`: a float graph that torch runs and differentiates, its weights by initializer name.
+
+The graph is interpreted node by node and never re-exported: what training changes goes back into
+the initializers that it came from. Before anyone trains it, `check` compares every output with
+the runtime's.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from edgeopt.core.data import Feed
+from edgeopt.graph.editor import array_of
+from edgeopt.graph.runtime import observe
+from edgeopt.transforms.repair._torch import torch
+from edgeopt.transforms.repair._torch_operators import Uncovered, operator_of
+
+Array = npt.NDArray[Any]
+TOLERANCE = 1e-3
+"""Of the largest output: float32 sums in another order through a whole net; a wrong operator is
+off by far more."""
+_TRAINED: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), (0, 1, 2)),
+    **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "BatchNormalization"), (1, 2)),
+    **dict.fromkeys(("Add", "PRelu"), (0, 1)),
+    "LSTM": (1, 2, 3),
+}
+_FAKE = ("Conv", "Gemm", "MatMul")
+_LEVELS = 255.0
+
+
+class TorchGraph:
+    """A graph as a differentiable function.
+
+    Args:
+        model: Sorted, without subgraphs.
+        fake: Whether weights and activations of Conv, Gemm and MatMul are rounded to eight bits
+            on the way, gradients passing as if they were not.
+
+    Attributes:
+        weights: What may be trained, by initializer name.
+
+    Raises:
+        Uncovered: A node cannot be computed; names its operator.
+    """
+
+    def __init__(self, model: ir.Model, *, fake: bool = False) -> None:
+        self._nodes = [
+            (node, operator_of(node)) for node in model.graph if node.op_type != "Constant"
+        ]
+        self.outputs = [value.name or "" for value in model.graph.outputs]
+        self._fake = fake
+        self._ranges: dict[str, tuple[float, float]] = {}
+        self.weights: dict[str, Any] = {}
+        self._constants: dict[str, Any] = {}
+        trained = _trained(model.graph)
+        for name, value in _constants_of(model.graph):
+            tensor = torch().from_numpy(np.array(array_of(value)))
+            if name in trained:
+                self.weights[name] = tensor.requires_grad_()
+            else:
+                self._constants[name] = tensor
+        self._last = _last_uses(model.graph)
+
+    def run(self, feed: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+        """Tensors of named values.
+
+        Raises:
+            Uncovered: A variant of an operator is not computed here.
+        """
+        wanted = set(names)
+        values: dict[str, Any] = {**self._constants, **self.weights, **feed}
+        for index, (node, operator) in enumerate(self._nodes):
+            inputs = [None if v is None else values[v.name or ""] for v in node.inputs]
+            if self._fake and node.op_type in _FAKE:
+                inputs = self._rounded(node, inputs)
+            made = operator(node, inputs)
+            for value, tensor in zip(node.outputs, made, strict=False):
+                values[value.name or ""] = tensor
+            for name in self._last.get(index, ()):
+                if name not in wanted:
+                    values.pop(name, None)
+        return {name: values[name] for name in wanted}
+
+    def arrays(self) -> dict[str, Array]:
+        """The weights as they are now."""
+        return {name: w.detach().numpy().copy() for name, w in self.weights.items()}
+
+    def load(self, arrays: Mapping[str, Array]) -> None:
+        """Take over weights."""
+        with torch().no_grad():
+            for name, array in arrays.items():
+                self.weights[name].copy_(torch().from_numpy(np.array(array)))
+
+    def _rounded(self, node: ir.Node, inputs: list[Any]) -> list[Any]:
+        """The first two inputs, rounded: an activation by its range, a weight by its channels."""
+        found = list(inputs)
+        for index, value in enumerate(node.inputs[:2]):
+            name = "" if value is None else value.name or ""
+            if name in self.weights:
+                found[index] = _fake_weight(inputs[index], _channel_axis(node))
+            elif inputs[index] is not None and inputs[index].dtype.is_floating_point:
+                found[index] = self._fake_activation(name, inputs[index])
+        return found
+
+    def _fake_activation(self, name: str, x: Any) -> Any:
+        low, high = self._ranges.get(name, (0.0, 0.0))
+        seen = x.detach()
+        low, high = min(low, float(seen.min())), max(high, float(seen.max()))
+        self._ranges[name] = (low, high)
+        step = (high - low) / _LEVELS or 1.0
+        zero = round(-low / step)
+        codes = torch().clamp(torch().round(x / step) + zero, 0, _LEVELS)
+        inside = torch().clamp(x, low, high)
+        return inside + ((codes - zero) * step - inside).detach()
+
+
+def check(graph: TorchGraph, model: ir.Model, feeds: Sequence[Feed]) -> str:
+    """Why torch's outputs are not the runtime's; empty where they are."""
+    names = graph.outputs
+    try:
+        with torch().no_grad():
+            found = [graph.run(tensors(feed), names) for feed in feeds]
+    except Uncovered as error:
+        return f"torch has no {error} here"
+    except (RuntimeError, IndexError, ValueError, TypeError, KeyError) as error:
+        return f"torch does not run it: {str(error).splitlines()[0]}"
+    for one, wanted in zip(found, observe(model, names, feeds), strict=True):
+        for name in names:
+            expected, made = wanted[name], one[name].numpy()
+            if expected.shape != made.shape or _is_off(expected, made):
+                return f"torch computes another {name!r} than the runtime"
+    return ""
+
+
+def tensors(feed: Feed) -> dict[str, Any]:
+    """A feed as torch takes it."""
+    return {name: torch().from_numpy(np.array(array)) for name, array in feed.items()}
+
+
+def _is_off(expected: Array, made: Array) -> bool:
+    if expected.dtype.kind != "f":
+        return float((expected != made).mean()) > TOLERANCE
+    error = float(np.abs(expected - made).max(initial=0.0))
+    return error > TOLERANCE * max(float(np.abs(expected).max(initial=0.0)), 1e-3)
+
+
+def _fake_weight(weight: Any, axis: int) -> Any:
+    others = tuple(i for i in range(weight.ndim) if i != axis % weight.ndim)
+    step = weight.detach().abs().amax(others, keepdim=True) / 127.0
+    step = torch().where(step > 0, step, torch().ones_like(step))
+    return weight + (torch().round(weight / step) * step - weight).detach()
+
+
+def _channel_axis(node: ir.Node) -> int:
+    if node.op_type == "Conv":
+        return 0
+    return 0 if node.op_type == "Gemm" and node.attributes.get_int("transB", 0) else -1
+
+
+def _trained(graph: ir.Graph) -> set[str]:
+    """Float initializers that are weights, biases, and scales of norms; no single numbers."""
+    found: set[str] = set()
+    for node in graph:
+        for index in _TRAINED.get(node.op_type, ()):
+            value = node.inputs[index] if index < len(node.inputs) else None
+            held = array_of(value) if value is not None and value.is_initializer() else None
+            if value is not None and held is not None and held.dtype == np.float32:
+                found |= {value.name or ""} if held.size > 1 else set()
+    return found
+
+
+def _constants_of(graph: ir.Graph) -> Iterable[tuple[str, ir.Value]]:
+    values = [value for node in graph for value in node.inputs if value is not None]
+    values += list(graph.outputs)
+    return {v.name or "": v for v in values if array_of(v) is not None}.items()
+
+
+def _last_uses(graph: ir.Graph) -> dict[int, list[str]]:
+    """Index of a node to names that nothing after it reads."""
+    last: dict[str, int] = {}
+    nodes = (node for node in graph if node.op_type != "Constant")
+    for index, node in enumerate(nodes):
+        for value in (*node.inputs, *node.outputs):
+            if value is not None and not value.is_initializer():
+                last[value.name or ""] = index
+    found: dict[int, list[str]] = {}
+    for name, index in last.items():
+        found.setdefault(index, []).append(name)
+    return found

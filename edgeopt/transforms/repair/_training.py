@@ -1,0 +1,233 @@
+"""A short training: AdamW with a cosine schedule on broadened samples, the best weights kept.
+
+What is looked at and kept is the running mean of the weights, which is far steadier than they are.
+
+It ends when its seconds are used up, or when a slice of samples that it never trains on has not
+come nearer for some time. The seconds are those of one core at work (thread time), so that a busy
+machine makes it later and not worse. What was reached is written down now and then; the same
+training goes on from there.
+"""
+
+import hashlib
+import io
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgeopt.core.data import Feed
+from edgeopt.transforms.repair._broadened import Broadener
+from edgeopt.transforms.repair._loss import Head, distance
+from edgeopt.transforms.repair._torch import torch
+from edgeopt.transforms.repair._torch_graph import TorchGraph, tensors
+
+Array = npt.NDArray[Any]
+RATE = 1e-3
+BATCH = 32
+_WARM = 0.05
+_LOOKS = 20
+_PATIENCE = 10
+_MEMORY = 0.98
+_CLIP = 1.0
+_FRESH_SHARE = 5
+_FRESH_MOST = 64
+_STEPS_MOST = 20_000
+
+
+@dataclass(kw_only=True)
+class Training:
+    """What is trained towards what, and on what.
+
+    Args:
+        student: Its weights change.
+        teacher: The given model.
+        ends: Values that are compared at the outputs.
+        between: Values that are compared in the middle.
+        feeds: Samples; the last fifth is only looked at.
+        seconds: Of one core, at most.
+        tell: Told how far it is.
+        kept: Where an unfinished training is written; None nowhere.
+    """
+
+    student: TorchGraph
+    teacher: TorchGraph
+    ends: Sequence[Head]
+    between: Sequence[str]
+    feeds: Sequence[Feed]
+    seconds: float
+    tell: Callable[[str], None]
+    kept: Path | None = None
+    steps_most: int = _STEPS_MOST
+
+    def __post_init__(self) -> None:
+        held = min(max(len(self.feeds) // _FRESH_SHARE, 1), _FRESH_MOST)
+        self._fresh, self._own = self.feeds[-held:], self.feeds[:-held]
+        self._names = [head.name for head in self.ends] + list(self.between)
+        self._batch = BATCH if self._takes_batches() else 1
+        self._step, self._used, self._since = 0, 0.0, 0
+        self._optimizer = torch().optim.AdamW(
+            list(self.student.weights.values()), lr=RATE, weight_decay=0.0
+        )
+
+    def run(self) -> float:
+        """Train; the student has its best weights then. Returns the loss on the held-out slice,
+        as a share of what it was at the start.
+        """
+        broadener = Broadener(self._own)
+        begun = self._best = self._loss()
+        self._weights = self._mean = self.student.arrays()
+        begun = self._resumed(begun)
+        looked = self._progress()
+        while self._progress() < 1.0 and self._since < _PATIENCE:
+            start = time.thread_time()
+            self._one(broadener)
+            self._used += time.thread_time() - start
+            if self._progress() - looked >= 1 / _LOOKS or self._progress() >= 1.0:
+                looked = self._progress()
+                self._look(begun)
+        self.student.load(self._weights)
+        if self.kept is not None:
+            self.kept.unlink(missing_ok=True)
+        return self._best / max(begun, 1e-12)
+
+    def _progress(self) -> float:
+        return max(self._used / self.seconds, self._step / self.steps_most)
+
+    def _look(self, begun: float) -> None:
+        now = self.student.arrays()
+        self.student.load(self._mean)
+        loss = self._loss()
+        self.student.load(now)
+        self._since += 1
+        if loss < self._best:
+            self._best, self._weights, self._since = loss, dict(self._mean), 0
+        share = 100 * self._best / max(begun, 1e-12)
+        self.tell(
+            f"distilling: {100 * min(self._progress(), 1.0):.0f} % of {self.seconds:.0f} s, "
+            f"{self._step} steps, held-out loss {share:.0f} % of what it was"
+        )
+        self._write(begun)
+
+    def _one(self, broadener: Broadener) -> None:
+        """One step."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = RATE * _schedule(self._progress())
+        # Drawn by the step's number: a training that goes on sees what it would have seen.
+        chosen = np.random.default_rng(self._step).integers(len(self._own), size=BATCH)
+        feeds = [broadener.variant(self._own[int(index)]) for index in chosen]
+        self._optimizer.zero_grad()
+        for batch in self._batches(feeds):
+            self._apart(batch).backward()
+        weights = list(self.student.weights.values())
+        torch().nn.utils.clip_grad_norm_(weights, _CLIP)
+        self._optimizer.step()
+        self._step += 1
+        kept = min(_MEMORY, self._step / (self._step + 10))
+        now = self.student.arrays()
+        self._mean = {n: kept * mean + (1 - kept) * now[n] for n, mean in self._mean.items()}
+
+    def _batches(self, feeds: Sequence[Feed]) -> list[list[Feed]]:
+        """Feeds of one shape together, in batches that the graph takes."""
+        by_shape: dict[Any, list[Feed]] = {}
+        for feed in feeds:
+            shape = tuple((name, array.shape) for name, array in feed.items())
+            by_shape.setdefault(shape, []).append(feed)
+        return [
+            same[start : start + self._batch]
+            for same in by_shape.values()
+            for start in range(0, len(same), self._batch)
+        ]
+
+    def _apart(self, batch: Sequence[Feed]) -> Any:
+        """The loss of a batch, weighed by its size."""
+        feed = tensors(_stacked(batch))
+        with torch().no_grad():
+            wanted = self.teacher.run(feed, self._names)
+        found = self.student.run(feed, self._names)
+        return distance(wanted, found, self.ends, self.between) * (len(batch) / BATCH)
+
+    def _loss(self) -> float:
+        """Mean loss on the held-out slice."""
+        with torch().no_grad():
+            total = sum(float(self._apart(batch)) for batch in self._batches(self._fresh))
+        return total * BATCH / len(self._fresh)
+
+    def _takes_batches(self) -> bool:
+        """Whether two samples at once give what each gives alone."""
+        if len(self._own) < 2 or any(a.ndim < 1 for a in self._own[0].values()):
+            return False
+        pair = [self._own[0], self._own[1]]
+        if {n: a.shape for n, a in pair[0].items()} != {n: a.shape for n, a in pair[1].items()}:
+            return False
+        with torch().no_grad():
+            try:
+                both = self.student.run(tensors(_stacked(pair)), self._names)
+                same = self.teacher.run(tensors(_stacked(pair)), self._names)
+            except (RuntimeError, IndexError, ValueError):
+                return False
+            alone = [self.student.run(tensors(feed), self._names) for feed in pair]
+        joined = {name: torch().cat([one[name] for one in alone]) for name in both}
+        return len(same) == len(both) and all(
+            both[name].shape == joined[name].shape
+            and torch().allclose(both[name], joined[name], rtol=1e-2, atol=1e-3)
+            for name in both
+        )
+
+    def _write(self, begun: float) -> None:
+        if self.kept is None:
+            return
+        state = {
+            "now": tensors(self.student.arrays()),
+            "best": tensors(self._weights),
+            "mean": tensors(self._mean),
+            "optimizer": self._optimizer.state_dict(),
+            "numbers": (self._step, self._used, self._since, self._best, begun),
+        }
+        stream = io.BytesIO()
+        torch().save(state, stream)
+        aside = self.kept.with_suffix(".aside")
+        self.kept.parent.mkdir(parents=True, exist_ok=True)
+        aside.write_bytes(stream.getvalue())
+        aside.replace(self.kept)
+
+    def _resumed(self, begun: float) -> float:
+        """Go on from what was written; returns the loss at the very start."""
+        if self.kept is None or not self.kept.is_file():
+            return begun
+        try:
+            state = torch().load(self.kept, weights_only=True)
+            self.student.load({name: w.numpy() for name, w in state["now"].items()})
+            self._optimizer.load_state_dict(state["optimizer"])
+            self._weights = {name: w.numpy() for name, w in state["best"].items()}
+            self._mean = {name: w.numpy() for name, w in state["mean"].items()}
+            self._step, self._used, self._since, self._best, begun = state["numbers"]
+        except (OSError, RuntimeError, KeyError, EOFError, ValueError, pickle.UnpicklingError):
+            return begun
+        self.tell(f"distilling goes on after {self._step} steps")
+        return begun
+
+
+def identity(*parts: bytes) -> str:
+    """A file's name for what a training is about."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()[:32]
+
+
+def _schedule(progress: float) -> float:
+    """Up over the first twentieth, then a cosine down to 0."""
+    if progress < _WARM:
+        return max(progress / _WARM, 0.05)
+    return 0.5 * (1 + float(np.cos(np.pi * min((progress - _WARM) / (1 - _WARM), 1.0))))
+
+
+def _stacked(feeds: Sequence[Feed]) -> Feed:
+    if len(feeds) == 1:
+        return feeds[0]
+    return {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
