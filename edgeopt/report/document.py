@@ -229,6 +229,7 @@ def _device(
             [trial for trial in trials if trial.device == name],
             objectives,
             {k: [t for t in each if t.device == name] for k, each in context.rivals.items()},
+            name=f"{study.strategy} (this run)",
         ),
         "in_vain": findings.in_vain(evidence, trials, name),
         "unknown": [*findings.unknown(evidence, study, context), *context.unknown],

@@ -24,6 +24,8 @@ def progress(
     trials: Sequence[Trial],
     objectives: Sequence[Objective],
     rivals: Mapping[str, Sequence[Trial]] | None = None,
+    *,
+    name: str = "this run",
 ) -> dict[str, Any] | None:
     """Share of the volume between ideal and reference point after each measurement.
 
@@ -35,13 +37,14 @@ def progress(
         trials: Of one device, by number.
         objectives: With their bounds there.
         rivals: Other searches of the same question on the device, by name.
+        name: Of this search among them.
 
     Returns:
         The `progress` of the schema; None where the given model was not measured.
     """
     given = next((t for t in trials if t.measurement is not None and t.candidate.is_baseline), None)
     kept = [o for o in objectives if given is not None and o.cost(given) is not None]
-    groups = _groups(trials, rivals or {})
+    groups = _groups(name, trials, rivals or {})
     if given is None or not kept or not groups:
         return None
     reference = np.array([_reference(o, given) for o in kept])
@@ -66,14 +69,14 @@ def progress(
 
 
 def _groups(
-    trials: Sequence[Trial], rivals: Mapping[str, Sequence[Trial]]
+    name: str, trials: Sequence[Trial], rivals: Mapping[str, Sequence[Trial]]
 ) -> list[tuple[str, str, Sequence[Trial]]]:
     """Name, kind and trials: the whole study, each strategy of it, and other studies."""
     names = dict.fromkeys(trial.strategy for trial in trials)
-    found: list[tuple[str, str, Sequence[Trial]]] = [("all of this run", "run", trials)]
+    found: list[tuple[str, str, Sequence[Trial]]] = [(name, "run", trials)]
     if len(names) > 1:
         found += [(n, "strategy", [t for t in trials if t.strategy == n]) for n in names]
-    return [*found, *((name, "rival", theirs) for name, theirs in rivals.items() if theirs)]
+    return [*found, *((other, "rival", theirs) for other, theirs in rivals.items() if theirs)]
 
 
 def _reference(objective: Objective, given: Trial) -> float:

@@ -76,7 +76,8 @@ def _text(found: dict[str, Any]) -> str:
         f"the middle half within {100 * (high - low) / middle:.1f} %",
     ]
     if found["drift_beside"] is not None:
-        words.append(f"the given model beside it drifted by {100 * found['drift_beside']:+.1f} %")
+        drift = f"{100 * found['drift_beside']:+.1f}".replace("-", "−")
+        words.append(f"the given model beside it drifted by {drift} %")
     if found["repeated"]:
         words.append(f"{count(found['repeated'], 'disturbed round')} thrown away and run again")
     return "; ".join(words)

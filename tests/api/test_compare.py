@@ -1,6 +1,7 @@
 """`edgeopt compare` on a store with two trials of a real tiny model, and on two files."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -181,3 +182,20 @@ def test_the_command_prints_text_and_json(place: Path) -> None:
         [*line, "--json"], cwd=place, capture_output=True, text=True, check=True, timeout=300
     )
     assert json.loads(made.stdout)["counts"]["gone"] == 2
+
+
+def test_without_the_model_a_report_says_why_it_has_no_layers(place: Path, tmp_path: Path) -> None:
+    """The metrics are there all the same, in the report and in a comparison."""
+    shutil.copytree(place / "store", tmp_path / "store", ignore=shutil.ignore_patterns("layers"))
+    shutil.copy(place / "model.onnx", tmp_path)
+    (place / "model.onnx").rename(place / "moved.onnx")
+    try:
+        made = study_document(None, store=tmp_path / "store", progress=lambda _: None)
+        found = _compare(tmp_path, "given", "c1")
+    finally:
+        (place / "moved.onnx").rename(place / "model.onnx")
+    points = made["candidates"]["local"]
+    assert all("no longer at" in point["layers_absent"] for point in points)
+    assert found["metrics"][0]["metric"] == "latency"
+    assert found["layers"] == []
+    assert any("no longer at" in sentence for sentence in found["absent"])

@@ -140,7 +140,7 @@ def test_rivals_are_compared_at_equal_device_time() -> None:
     grown = progress(mine, OBJECTIVES, {"random": theirs})
     assert grown is not None
     assert grown["series"][-1]["kind"] == "rival"
-    assert grown["text"].startswith("hypervolume after 36 s on the device: all of this run 0.")
+    assert grown["text"].startswith("hypervolume after 36 s on the device: this run 0.")
     assert "random 0." in grown["text"]
 
 
