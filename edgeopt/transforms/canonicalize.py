@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor
-from edgeopt.transforms.base import EXACT, Evidence, Offer, Rejection, ShelfName
+from edgeopt.transforms.base import Evidence, Offer, Rejection, ShelfName
 from edgeopt.transforms.bodies import sites_of
 from edgeopt.transforms.replay import attempt
 from edgeopt.transforms.stages import transform_of
@@ -84,7 +84,7 @@ def canonicalize(
     offer: Offer,
     evidence: Evidence,
     *,
-    families: Sequence[ShelfName] = tuple(EXACT),
+    families: Sequence[ShelfName] = ("rewrite", "fuse"),
     order: Order = as_listed,
 ) -> tuple[Action, ...]:
     """Do every rule of the pre-pass at every site, until none is left.

@@ -12,6 +12,7 @@ from onnx import parser
 
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of
+from edgeopt.graph.read import read_model
 from edgeopt.graph.runtime import Session
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing.graphs import Builder, random_feeds
@@ -19,7 +20,7 @@ from edgeopt.testing.transform_exam import NoEvidence, graph_text, offer, opened
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.canonicalize import ALWAYS, PHASES, canonicalize
 from edgeopt.transforms.macros import JOINT
-from edgeopt.transforms.replay import attempt
+from edgeopt.transforms.replay import Workshop, attempt
 from edgeopt.transforms.stages import transform_of
 
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -171,3 +172,64 @@ def test_phases_name_exact_rules_once() -> None:
         assert family in {"rewrite", "fuse"}
         assert not transform.whole_model
     assert not ALWAYS & JOINT
+
+
+def test_contract_and_metadata_are_kept(tmp_path: Path) -> None:
+    """Names and order of inputs and outputs, their types, and metadata, through the whole way."""
+    model = _branches()
+    made = onnx.helper.make_tensor_value_info("three", 1, (1, 8, 8, 8))
+    model.graph.output.insert(0, made)
+    model.metadata_props.add(key="labels", value="a,b")
+    model.doc_string = "said by its author"
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model.SerializeToString())
+    feed = random_feeds(model, 1)[0]
+    workshop = Workshop(read_model(path), evidence=NoEvidence(), opset_ceiling=21, feed=feed)
+    done = canonicalize(Editor(workshop.normalized.clone()), offer(), NoEvidence())
+    built = workshop.build(workshop.recipe(done))
+    workshop.verify(built)
+    found = onnx.load_from_string(to_bytes(built.graph))
+    assert list(found.graph.input) == list(model.graph.input)
+    assert list(found.graph.output) == list(model.graph.output)
+    assert [(one.key, one.value) for one in found.metadata_props] == [("labels", "a,b")]
+    assert found.doc_string == model.doc_string
+
+
+def test_a_big_graph_and_nested_bodies_pass_unharmed() -> None:
+    """750 nodes of the patterns, and more in both branches of an If, compute the same."""
+    model = _repeated(count=150)
+    editor = Editor(opened(model))
+    assert canonicalize(editor, offer(), NoEvidence())
+    feed = random_feeds(model, 1)[0]
+    expected = Session(model.SerializeToString()).run(feed)
+    for key, array in Session(to_bytes(editor.model)).run(feed).items():
+        np.testing.assert_allclose(array, expected[key], rtol=1e-3, atol=1e-4)
+
+
+def _repeated(count: int) -> onnx.ModelProto:
+    """Blocks of five nodes one behind the other, and an If whose branches hold such blocks."""
+    b = Builder()
+    last = _blocks(b, "x", count, "m")
+    parts: list[onnx.GraphProto] = []
+    for branch in ("then", "else"):
+        inner = Builder(1)
+        made = _blocks(inner, last, count // 10, branch)
+        out = [onnx.helper.make_tensor_value_info(made, 1, (2, 4))]
+        parts.append(onnx.helper.make_graph(inner.nodes, branch, [], out, inner.initializers))
+    b.node("If", ["flag"], "y", then_branch=parts[0], else_branch=parts[1])
+    inputs = [("x", "float32", (2, 4)), ("flag", "bool", ())]
+    return b.model(inputs, [("y", "float32", (2, 4))])
+
+
+def _blocks(b: Builder, last: str, count: int, head: str) -> str:
+    """Two numbers, a division, a product with a constant, a sum and a Max that is a Relu."""
+    for index in range(count):
+        name = f"{head}{index}"
+        for role, number in (("a", 0.5), ("b", 4.0), ("z", 0.0)):
+            b.constant(f"{name}.{role}", np.full((), number, np.float32))
+        b.node("Mul", [last, f"{name}.a"], f"{name}.1")
+        b.node("Div", [f"{name}.1", f"{name}.b"], f"{name}.2")
+        b.node("MatMul", [f"{name}.2", b.weight(f"{name}.w", 4, 4)], f"{name}.3")
+        b.node("Add", [f"{name}.3", last], f"{name}.4")
+        last = b.node("Max", [f"{name}.4", f"{name}.z"], f"{name}.5")
+    return last

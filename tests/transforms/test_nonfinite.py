@@ -18,6 +18,7 @@ LOOSELY = {
 """Rules that may make NaN of an infinity, or the other way round, with the reason."""
 OTHERWISE = {
     "blocks_to_groups": "an infinity no longer meets the zeros beside the blocks",
+    "depthwise_into_dense": "an infinity of one channel meets the weights of all",
     "dense_groups": "an infinity meets the zeros beside the blocks",
     "pad_channels": "an infinity meets weights that are zero",
     "space_to_depth_stem": "an infinity meets weights that are zero",

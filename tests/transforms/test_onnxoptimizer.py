@@ -10,6 +10,7 @@ from edgeopt.core.action import Action
 from edgeopt.errors import WrongOutputError
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.read import read_model
+from edgeopt.graph.runtime import RuntimeFailure
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder, random_feeds
 from edgeopt.testing.transform_exam import NoEvidence
@@ -63,17 +64,22 @@ def test_our_rule_refuses_what_that_pass_gets_wrong(tmp_path: Path) -> None:
 
 
 def test_every_pass_is_an_action(tmp_path: Path) -> None:
-    """Each either gives a graph that is verified, or refuses with a reason."""
+    """Each gives a graph that is verified, or refuses, or is caught: some rename outputs."""
     workshop = _workshop(tmp_path, graphs.conv_bn())
     assert BLAMED in passes()
-    verified = 0
+    verified, caught = 0, set[str]()
     for name in passes():
         action = Action.of("onnxoptimizer", "*", **{"pass": name})
         built = workshop.build(workshop.recipe([action]), lenient=True)
-        if not built.rejected:
+        if built.rejected:
+            continue
+        try:
             workshop.verify(built)
             verified += 1
+        except (WrongOutputError, RuntimeFailure):
+            caught.add(name)
     assert verified > len(passes()) // 2
+    assert "rename_input_output" in caught
 
 
 def test_an_unknown_pass_is_refused(tmp_path: Path) -> None:

@@ -217,7 +217,10 @@ def _reshape(node: ir.Node, axis: int) -> Axes | None:
     behind = _product(made[axis + 1 :])
     for own in range(len(old)):
         if behind is not None and old[own] == made[axis] and _product(old[own + 1 :]) == behind:
-            return {0: own} if isinstance(old[own], int) and old[own] != 1 else None
+            # A 0 at that place of the target would copy the size that changes.
+            copies = own != axis and own < len(target) and int(target[own]) == 0
+            known = isinstance(old[own], int) and old[own] != 1
+            return {0: own} if known and not copies else None
     return None
 
 

@@ -26,6 +26,7 @@ from edgeopt.graph.editor import Editor, array_of, sole_user
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.local_rule import (
     LocalRule,
+    floating,
     input_of,
     integer,
     integers,
@@ -124,8 +125,8 @@ def _match(layer: ir.Node) -> _Fold | Rejection:
     weight, source = array_of(input_of(layer, 1)), layer.inputs[0]
     if weight is None or source is None or source.dtype != ir.DataType.FLOAT or weight.ndim < 2:
         return refuse("it is no layer in float32 with constant weights", layer)
-    if layer.op_type == "Gemm" and integer(layer, "transA", 0):
-        return refuse("its input is transposed", layer)
+    if layer.op_type == "Gemm" and (integer(layer, "transA", 0) or _scales_bias(layer)):
+        return refuse("its input is transposed, or its bias scaled", layer)
     if layer.op_type == "MatMul" and weight.ndim != 2:
         return refuse("it multiplies with several matrices", layer)
     if layer.op_type != "MatMul" and isinstance(constants := constants_of(layer), Rejection):
@@ -140,6 +141,10 @@ def _match(layer: ir.Node) -> _Fold | Rejection:
             return refuse("it pads, and a padded zero is not the shift", layer)
         return _Fold(layer, line, False)
     return _Fold(layer, line, True)
+
+
+def _scales_bias(gemm: ir.Node) -> bool:
+    return floating(gemm, "beta", 1.0) != 1.0
 
 
 def _axis(layer: ir.Node) -> int:

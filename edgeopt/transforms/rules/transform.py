@@ -26,9 +26,11 @@ class RuleTransform:
 
     Args:
         rule: What it does.
+        control: Whether it is there to compare with: for recipes, never offered by a search.
     """
 
     rule: Rule
+    control: bool = False
     needs_data: bool = False
     whole_model: bool = False
 
