@@ -33,8 +33,8 @@ from edgeopt.api.reopen import workshop_for
 from edgeopt.api.subject import open_subject
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.data import Feed
+from edgeopt.core.ranks import rank_correlation
 from edgeopt.estimate.gain import Gain
-from edgeopt.estimate.regression import rank_correlation
 from edgeopt.estimate.work import work_of
 from edgeopt.graph.runtime import Session
 from edgeopt.graph.write import to_bytes

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field, replace
 
 from edgeopt.api.book import TrialBook
 from edgeopt.api.host import Host
+from edgeopt.api.reserve import MOST, reserved_s
 from edgeopt.api.trials import Bench, Prepared
+from edgeopt.api.under_way import Ahead, Scoring, line_of, settle, trial_of
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.front import Front
 from edgeopt.core.measurement import Failure, Measurement
@@ -24,15 +26,15 @@ from edgeopt.core.trial import Trial
 from edgeopt.errors import ConnectionLostError, EdgeOptError
 from edgeopt.measure.plan import FINAL, NORMAL, QUICK, Protocol
 from edgeopt.measure.runner import Outcome
-from edgeopt.units import format_seconds
+from edgeopt.search.foretold import Accord
 
 BATCH = 10
 ATTEMPTS = 3
-AHEAD = 2
-"""Candidates that are built while the device measures another."""
-CONFIRM_SHARE = 0.4
+CONFIRM_SHARE = MOST
+"""The largest share of the time that is kept for measuring the best ones again."""
+_NOT_JUDGED = frozenset({"static", "transfer"})
+"""Who asks for what a person would try: its accuracy is not judged before it is timed."""
 _MOMENTARY = ("starved:", "drift:", "swap:", "throttled:")
-"""Share of the time that is kept for measuring the best ones again, with fresh processes."""
 
 Progress = Callable[[str], None]
 Spared = Callable[[str, Sequence[Trial]], str]
@@ -61,6 +63,7 @@ class Lane:
         stopped: Asked between measurements.
         reserve_s: Kept from confirming, for what other devices chose.
         reopen: Opens the device again after the connection was lost, within seconds.
+        accords: How well strategies predicted what was then measured, by name.
         spared: Why a recipe need not be measured here (of its digest and the front); else empty.
         offered: What other devices found and this one has not measured; told what it spares.
     """
@@ -78,7 +81,9 @@ class Lane:
     reserve_s: float = 0.0
     start_s: float = field(default_factory=time.monotonic)
     skipped: dict[str, str] = field(default_factory=dict[str, str])
+    accords: dict[str, tuple[Accord, ...]] = field(default_factory=dict[str, tuple[Accord, ...]])
     _reopening: threading.Lock = field(default_factory=threading.Lock)
+    _lowered: dict[tuple[str, str], Scoring] = field(default_factory=dict[tuple[str, str], Scoring])
 
     @property
     def device(self) -> str:
@@ -119,6 +124,7 @@ class Lane:
             told += len(found)
             for _, other in strategies:
                 self.host.build(other.tell, found).result()
+            self.accords |= {n: tuple(getattr(s, "accords", ())) for n, s in strategies}
             self.book.drop_models()
             if ended or (self.trials is not None and told >= self.trials):
                 return
@@ -146,7 +152,7 @@ class Lane:
         best of many noisy candidates is optimistic, and what is reported is the new measurement.
         The fastest come first: slow ones take longest and are wanted least.
         """
-        scoring: dict[str, _Scoring] = {}
+        scoring: dict[str, Scoring] = {}
         while not self.stopped() and self.left_s() > self.reserve_s:
             open_ = [t for t in self.front().members if t.protocol != NORMAL.name]
             fresh = [t for t in open_ if t.candidate.key not in scoring]
@@ -156,21 +162,21 @@ class Lane:
                     "confirm", chosen.candidate, FINAL, chosen.label
                 )
             elif any(not each.done() for each in scoring.values()):
-                _settle(scoring)
+                settle(scoring)
             else:
                 break
-        _settle(scoring)
+        settle(scoring)
         self.book.drop_models()
 
     def cross(self, candidates: Sequence[Candidate]) -> None:
         """Measure here, under the stronger protocol, what was chosen on other devices."""
-        scoring: dict[str, _Scoring] = {}
+        scoring: dict[str, Scoring] = {}
         for candidate in candidates:
             if self.stopped() or self.left_s() <= 0:
                 break
             if self._stored(candidate, FINAL) is None:
                 scoring[candidate.key] = self._later("transfer", candidate, FINAL, "")
-        _settle(scoring)
+        settle(scoring)
         self.book.drop_models()
 
     def rebuild(self) -> None:
@@ -197,8 +203,8 @@ class Lane:
         self, asked: Sequence[tuple[str, Candidate]], labels: Mapping[str, str]
     ) -> tuple[list[Trial], bool]:
         """Trials in the order of asking, and whether time or trials ended the search."""
-        ahead = _Ahead(self, [candidate for _, candidate in asked])
-        found: list[Trial | _Scoring] = []
+        ahead = Ahead(self, asked)
+        found: list[Trial | Scoring] = []
         ended = False
         try:
             for position, (strategy, candidate) in enumerate(asked):
@@ -207,23 +213,23 @@ class Lane:
                 if known is not None:
                     found.append(known)
                     continue
-                ended = self.stopped() or self.left_s() < CONFIRM_SHARE * self.budget_s
+                ended = self.stopped() or self.left_s() < self._reserved_s()
                 if ended:
                     break
                 if self._spare(candidate):
                     continue
                 prepared = ahead.take(position)
                 label = labels.get(candidate.key, "")
-                found.append(self._scoring(prepared, protocol, strategy, label, complete=False))
+                found.append(self._explored(prepared, protocol, strategy, label))
         except EdgeOptError:
             # What was measured before is kept, whatever ended the lane.
             for each in found:
                 with contextlib.suppress(EdgeOptError):
-                    _trial(each)
+                    trial_of(each)
             raise
         finally:
             ahead.drop()
-        return [_trial(each) for each in found], ended
+        return [trial_of(each) for each in found], ended
 
     def _protocol(self, candidate: Candidate) -> Protocol:
         """The stronger rung for the baseline itself, whatever a strategy calls it."""
@@ -248,35 +254,69 @@ class Lane:
         known = self._stored(candidate, protocol)
         return known or self._later(name, candidate, protocol, label).result()
 
-    def _later(self, name: str, candidate: Candidate, protocol: Protocol, label: str) -> "_Scoring":
+    def _later(self, name: str, candidate: Candidate, protocol: Protocol, label: str) -> Scoring:
         """Measure now, completely; the trial comes when it is scored."""
         prepared = self.prepare(candidate).result()
         return self._scoring(prepared, protocol, name, label, complete=True)
 
     def _scoring(
         self, prepared: Prepared, protocol: Protocol, strategy: str, label: str, *, complete: bool
-    ) -> "_Scoring":
+    ) -> Scoring:
         outcome = self._on_device(prepared, protocol)
 
         def conclude(bench: Bench) -> Trial:
             trial = bench.concluded(
                 prepared, outcome, protocol, strategy=strategy, label=label, complete=complete
             )
-            trial = self.book.add(trial)
-            self.book.release(prepared.asked)
-            self.progress(_line(trial, self.left_s()))
-            return trial
+            return self._added(trial, prepared)
 
-        return _Scoring(self, conclude)
+        return Scoring(self, conclude)
+
+    def _reserved_s(self) -> float:
+        """Kept for measuring the best ones again, with fresh processes."""
+        open_ = [trial for trial in self.front().members if trial.protocol != NORMAL.name]
+        mine = [trial for trial in self.book.trials() if trial.device == self.device]
+        return reserved_s(open_, mine, self.bench.baseline_latency_s, self.budget_s)
+
+    def _explored(
+        self, prepared: Prepared, protocol: Protocol, strategy: str, label: str
+    ) -> Trial | Scoring:
+        """A trial at the lowest rung that decides: screened, known by its lowered graph, timed."""
+        if prepared.hopeless is not None:
+            trial = self.bench.ruled_out(prepared, protocol, strategy=strategy, label=label)
+            return self._added(trial, prepared)
+        key = (prepared.lowered, protocol.name)
+        first = self._lowered.get(key)
+        known = None if first is None or not prepared.lowered else trial_of(first)
+        if known is not None and known.measurement is not None:
+            trial = self.bench.repeated(known, prepared, strategy=strategy, label=label)
+            return self._added(trial, prepared)
+        self._lowered[key] = self._scoring(prepared, protocol, strategy, label, complete=False)
+        return self._lowered[key]
+
+    def _added(self, trial: Trial, prepared: Prepared) -> Trial:
+        trial = self.book.add(trial)
+        self.book.release(prepared.asked)
+        self.progress(line_of(trial, self.left_s()))
+        return trial
 
     def wants(self, candidate: Candidate) -> bool:
         """Whether a candidate is still to be measured, as far as is known now."""
         return self._stored(candidate, self._protocol(candidate)) is None
 
-    def prepare(self, candidate: Candidate) -> Future[Prepared]:
-        """Have a candidate built; its file stays until it is scored or given up."""
+    def prepare(self, candidate: Candidate, asked_by: str = "") -> Future[Prepared]:
+        """Have a candidate built; its file stays until it is scored or given up.
+
+        Args:
+            candidate: Which.
+            asked_by: The strategy that wants it explored: then the host screens it first, but
+                judges nothing that a person would try (what is slow there is slow here too).
+        """
         self.book.hold(candidate.recipe.digest)
-        return self.host.build(self.bench.prepared, candidate)
+        if not asked_by:
+            return self.host.build(self.bench.prepared, candidate)
+        judged = asked_by not in _NOT_JUDGED
+        return self.host.build(self.bench.screened, candidate, judged=judged)
 
     def _on_device(self, prepared: Prepared, protocol: Protocol) -> Outcome | Failure:
         """Measure, on a device that may go away meanwhile; once more where it was disturbed.
@@ -316,88 +356,3 @@ def of_the_moment(outcome: Outcome | Failure) -> bool:
     if isinstance(outcome, Failure) or outcome.verdict.status != "invalid":
         return False
     return any(reason.startswith(_MOMENTARY) for reason in outcome.verdict.reasons)
-
-
-class _Ahead:
-    """Builds of a batch, a few candidates before they are wanted."""
-
-    def __init__(self, lane: Lane, candidates: Sequence[Candidate]) -> None:
-        self._lane = lane
-        self._candidates = candidates
-        self._begun: dict[int, Future[Prepared]] = {}
-
-    def take(self, position: int) -> Prepared:
-        """The candidate at a position; begins those behind it."""
-        for each in range(position, min(position + 1 + AHEAD, len(self._candidates))):
-            candidate = self._candidates[each]
-            if each not in self._begun and (each == position or self._lane.wants(candidate)):
-                self._begun[each] = self._lane.prepare(candidate)
-        return self._begun.pop(position).result()
-
-    def drop(self) -> None:
-        """Give up what was begun and is not wanted."""
-        for position, begun in self._begun.items():
-            if not begun.cancel():
-                begun.result()
-            self._lane.book.release(self._candidates[position].recipe.digest)
-        self._begun.clear()
-
-
-class _Scoring:
-    """A measured candidate on the host's queue.
-
-    Scoring may need the device. Where it is away, the lane that asked waits for it and queues the
-    work again.
-    """
-
-    def __init__(self, lane: Lane, conclude: Callable[[Bench], Trial]) -> None:
-        self._lane, self._conclude = lane, conclude
-        self._begin()
-
-    def _begin(self) -> None:
-        self._bench = self._lane.bench
-        self._future = self._lane.host.score(self._lane.device, self._conclude, self._bench)
-
-    def done(self) -> bool:
-        """Whether nothing is waited for."""
-        return self._future.done()
-
-    def result(self) -> Trial:
-        """The trial.
-
-        Raises:
-            DeviceError: The device stays away.
-        """
-        while True:
-            try:
-                return self._future.result()
-            except ConnectionLostError as error:
-                self._lane.reopened(self._bench, error)
-                self._begin()
-
-
-def _trial(found: Trial | _Scoring) -> Trial:
-    return found if isinstance(found, Trial) else found.result()
-
-
-def _settle(scoring: Mapping[str, _Scoring]) -> None:
-    for each in scoring.values():
-        each.result()
-
-
-def _line(trial: Trial, left_s: float) -> str:
-    what = trial.label or f"{len(trial.candidate.recipe.actions)} actions"
-    head = f"[{trial.number:>3}] {trial.device:<8.16} {trial.strategy:<8} {what:<34.34}"
-    if isinstance(trial.outcome, Failure):
-        return f"{head} failed ({trial.outcome.stage}): {trial.outcome.reason[:80]}"
-    values = trial.outcome.values
-    words: list[str] = []
-    latency = values.get("latency")
-    if latency is not None and latency.samples is not None and latency.samples.baseline:
-        words.append(f"{1 / latency.samples.ratio.value:.2f}x")
-    for name in ("accuracy", "agreement"):
-        if name in values:
-            words.append(f"{100 * values[name].value:.2f} %")
-    if trial.outcome.verdict.status != "valid":
-        words.append(trial.outcome.verdict.status)
-    return f"{head} {'  '.join(words)}  ({format_seconds(max(left_s, 0.0))} left)"

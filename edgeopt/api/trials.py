@@ -1,5 +1,6 @@
 """One candidate to one trial: build, verify, measure, score. Failures are results."""
 
+import contextlib
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from edgeopt.api import screening
 from edgeopt.api.accuracy import PairedAccuracy
 from edgeopt.api.device import Device
 from edgeopt.api.emulated import warnings_of
@@ -23,6 +25,7 @@ from edgeopt.graph.write import write_model
 from edgeopt.measure.energy import METRICS as ENERGY
 from edgeopt.measure.energy import PACED, comparable, energy_plan
 from edgeopt.measure.plan import Protocol
+from edgeopt.measure.plan import protocol as protocol_of
 from edgeopt.measure.runner import Outcome, measure
 from edgeopt.report.points import HOST_DIFFERENCE
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop
@@ -43,6 +46,8 @@ class Prepared:
         file: The model's file; the user's own for the baseline.
         failure: Why there is none.
         host_s: Seconds that it took.
+        lowered: Identity of what the runtime makes of it; empty where that is not known.
+        hopeless: The accuracy on a few samples, where that rules the candidate out.
     """
 
     asked: str
@@ -51,6 +56,8 @@ class Prepared:
     file: Model | None = None
     failure: Failure | None = None
     host_s: float = 0.0
+    lowered: str = ""
+    hopeless: Value | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +120,59 @@ class Bench:
         same = replace(candidate, recipe=built.recipe)
         return Prepared(asked=asked, candidate=same, built=built, file=file, host_s=spent_s)
 
+    def screened(self, candidate: Candidate, *, judged: bool) -> "Prepared":
+        """The same, and what the host can say of it before the device is asked.
+
+        Args:
+            judged: Whether its accuracy on a few samples may rule it out.
+        """
+        start, made = time.monotonic(), self.prepared(candidate)
+        file, runtime = made.file, made.candidate.runtime
+        if file is None or made.candidate.is_baseline:
+            return made
+        lowered = screening.lowered_name(file, runtime) if self._runs_here(runtime) else ""
+        hopeless = None
+        if judged:
+            with contextlib.suppress(RuntimeFailure, DataError):  # said when it is measured
+                hopeless = screening.hopeless(self.accuracy, file, runtime, self.allowed_drop)
+        spent_s = time.monotonic() - start
+        return replace(made, lowered=lowered, hopeless=hopeless, host_s=spent_s)
+
+    def _runs_here(self, runtime: RuntimeSettings) -> bool:
+        return screening.runs_here(self.device, runtime)
+
+    def ruled_out(
+        self, prepared: "Prepared", protocol: Protocol, *, strategy: str, label: str = ""
+    ) -> Trial:
+        """The trial of a candidate that `screened` ruled out. The number is 0."""
+        if prepared.hopeless is None or prepared.file is None:
+            raise ValueError("it was not ruled out")
+        trial = self._begun(prepared, protocol, strategy, label)
+        return screening.untimed(trial, self._accuracy_name, prepared.hopeless, prepared.file)
+
+    def repeated(
+        self, first: Trial, prepared: "Prepared", *, strategy: str, label: str = ""
+    ) -> Trial:
+        """The trial of a candidate whose lowered graph another trial measured. The number is 0."""
+        if prepared.file is None:
+            raise ValueError("nothing was built")
+        trial = self._begun(prepared, protocol_of(first.protocol), strategy, label)
+        return screening.same_as(first, trial, prepared.file)
+
+    def _begun(self, prepared: "Prepared", protocol: Protocol, strategy: str, label: str) -> Trial:
+        """A trial of which nothing is known yet but what was built."""
+        return Trial(
+            number=0,
+            candidate=prepared.candidate,
+            device=self.device.name,
+            protocol=protocol.name,
+            strategy=strategy,
+            label=label,
+            outcome=Failure(stage="build", reason=""),
+            model_digest="" if prepared.file is None else prepared.file.digest,
+            host_s=prepared.host_s,
+        )
+
     def measured(self, prepared: "Prepared", protocol: Protocol) -> Outcome | Failure:
         """The device's part: nothing of it needs the graph.
 
@@ -155,20 +215,9 @@ class Bench:
         """
         start = time.monotonic()
         file, built = prepared.file, prepared.built
-        nothing = Failure(stage="build", reason="")
-        trial = Trial(
-            number=0,
-            candidate=prepared.candidate,
-            device=self.device.name,
-            protocol=protocol.name,
-            strategy=strategy,
-            label=label,
-            outcome=nothing,
-            model_digest="" if file is None else file.digest,
-            host_s=prepared.host_s,
-        )
+        trial = self._begun(prepared, protocol, strategy, label)
         if isinstance(outcome, Failure) or built is None or file is None:
-            failed = outcome if isinstance(outcome, Failure) else nothing
+            failed = outcome if isinstance(outcome, Failure) else Failure(stage="build", reason="")
             return replace(
                 trial, outcome=failed, device_s=failed.device_s, overhead=failed.overhead
             )

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from edgeopt.core.estimates import Change
-from edgeopt.estimate.regression import Fit, fit, rank_correlation
+from edgeopt.core.ranks import rank_correlation
+from edgeopt.estimate.regression import Fit, fit
 from edgeopt.estimate.work import PRICES_US
 
 Floats = npt.NDArray[np.float64]

@@ -31,6 +31,10 @@ class Archive:
         """All codes that were proposed or told, those that meant a known recipe too."""
         return tuple(self._codes)
 
+    def knows(self, row: Codes) -> bool:
+        """Whether codes were proposed or told."""
+        return row in self._codes
+
     def new(self, rows: Iterable[Codes], limit: int) -> list[Candidate]:
         """Candidates of the first `limit` rows that nobody has asked for; takes no more rows."""
         found: list[Candidate] = []
@@ -53,7 +57,7 @@ class Archive:
         """Take results in, also those of other strategies; the latest of a candidate counts."""
         for trial in trials:
             self._keys.add(trial.candidate.key)
-            row = self._asked.get(trial.candidate.key) or self._row_of(trial.candidate)
+            row = self.row_of(trial.candidate)
             if row is not None:
                 self._codes[row] = None
                 self._told[row] = trial
@@ -63,7 +67,10 @@ class Archive:
         found = {row: objective.cost(trial) for row, trial in self._told.items()}
         return {row: cost for row, cost in found.items() if cost is not None}
 
-    def _row_of(self, candidate: Candidate) -> Codes | None:
+    def row_of(self, candidate: Candidate) -> Codes | None:
+        """The codes that mean exactly a candidate, asked for here or elsewhere."""
+        if candidate.key in self._asked:
+            return self._asked[candidate.key]
         row = codes.encode(self._space.choices, candidate.recipe)
         if row is None or candidate.runtime != self._runtime:
             return None

@@ -8,6 +8,7 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space
 from edgeopt.core.trial import Trial
 from edgeopt.search.archive import Archive
+from edgeopt.search.calibration import calibrated
 from edgeopt.search.codes import Codes
 from edgeopt.search.table import EstimatedTable, Table, fitted, uniform
 
@@ -47,14 +48,18 @@ class Guided:
             return fitted(self.choices, self.archive, self.objectives)
         if self._source is None:
             self._source = EstimatedTable(self._space, self._estimator)
-        return self._source.now()
+        return calibrated(self._source.now(raw=True), self.archive, self.objectives)
 
     def keeps(self, row: Codes) -> bool | None:
         """Whether codes kept all bounds; None where that was not measured.
 
-        A candidate that failed has missed no bound: it says nothing about where that lies.
+        A candidate that failed has missed no bound: it says nothing about where that lies. One
+        that was ruled out before it was timed has missed the bound of what it has.
         """
         trial = self.archive.told.get(row)
-        if trial is None or any(each.cost(trial) is None for each in self.objectives):
+        if trial is None:
             return None
-        return all(objective.feasible(trial) for objective in self.objectives)
+        known = [each for each in self.objectives if each.cost(trial) is not None]
+        if not all(each.feasible(trial) for each in known):
+            return False
+        return True if len(known) == len(self.objectives) else None

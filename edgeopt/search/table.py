@@ -79,8 +79,9 @@ class EstimatedTable:
     """
 
     def __init__(self, space: Space, estimator: Estimator) -> None:
-        self._estimator = estimator
+        self._space, self._estimator = space, estimator
         self._choices = space.choices
+        self._sizes: tuple[tuple[float, ...], ...] | None = None
         start = [starting(choice) for choice in self._choices]
         self._start = space.decode(start)
 
@@ -97,13 +98,29 @@ class EstimatedTable:
         pairs = sorted(estimator.coupled(self._choices))
         self._pairs = {(i, j): at((i, 1), (j, 1)) for i, j in pairs}
 
-    def now(self) -> Table:
-        """The table by what the estimator has learned so far."""
+    def sizes(self) -> tuple[tuple[float, ...], ...]:
+        """What each alternative adds to the size, as a share of the baseline's: exact, alone."""
+        if self._sizes is None:
+            given = self._bytes(self._space.empty()) or 1.0
+            start = self._bytes(self._start)
+            found: list[tuple[float, ...]] = []
+            for recipes in self._alone:
+                sizes = [(self._bytes(recipe) - start) / given for recipe in recipes]
+                found.append(tuple(size - sizes[0] for size in sizes))
+            self._sizes = tuple(found)
+        return self._sizes
+
+    def now(self, *, raw: bool = False) -> Table:
+        """The table by what the estimator has learned so far.
+
+        Args:
+            raw: Damages as they are before any accuracy was set against them.
+        """
         start, _ = self._predicted(self._start)
         cost: list[tuple[float, ...]] = []
         damage: list[tuple[float, ...]] = []
         for choice, recipes in zip(self._choices, self._alone, strict=True):
-            found = [self._predicted(recipe) for recipe in recipes]
+            found = [self._predicted(recipe, raw) for recipe in recipes]
             off = found[0][0] if starting(choice) else start
             repair = _REPAIR if choice.family == "repair" else 0.0
             cost.append(tuple(each - off + repair * (k > 0) for k, (each, _) in enumerate(found)))
@@ -114,9 +131,12 @@ class EstimatedTable:
         }
         return Table(tuple(cost), tuple(damage), edges)
 
-    def _predicted(self, recipe: Recipe) -> tuple[float, float]:
+    def _bytes(self, recipe: Recipe) -> float:
+        return float(self._space.static_cost(recipe)["size_bytes"])
+
+    def _predicted(self, recipe: Recipe, raw: bool = False) -> tuple[float, float]:
         found = self._estimator.predict(recipe)
-        drop = found.mean(DROP)
+        drop = None if raw else found.mean(DROP)
         hurt = drop if drop is not None else found.mean(DAMAGE)
         return found.mean(LATENCY) or 0.0, hurt or 0.0
 

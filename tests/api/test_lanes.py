@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import pytest
 
 from edgeopt.api.host import Host
-from edgeopt.api.search import _Scoring, of_the_moment
+from edgeopt.api.search import of_the_moment
+from edgeopt.api.under_way import Scoring
 from edgeopt.core.measurement import Failure, Verdict
 from edgeopt.errors import ConnectionLostError
 from edgeopt.measure.runner import Outcome
@@ -37,17 +38,17 @@ def _on_the_second_bench(bench: int) -> str:
 def test_a_device_that_went_away_is_scored_on_when_it_is_back():
     """The same work is queued again with the bench that was opened anew."""
     with Host() as host:
-        assert _Scoring(Lane(host, "a"), _on_the_second_bench).result() == "scored on bench 1"
+        assert Scoring(Lane(host, "a"), _on_the_second_bench).result() == "scored on bench 1"
 
 
 def test_other_devices_are_scored_meanwhile():
     """A lane that waits for its board holds up no queue."""
     back = threading.Event()
     with Host() as host:
-        waiting = _Scoring(Lane(host, "a", away=back), _on_the_second_bench)
+        waiting = Scoring(Lane(host, "a", away=back), _on_the_second_bench)
         thread = threading.Thread(target=waiting.result)
         thread.start()
-        assert _Scoring(Lane(host, "b"), lambda bench: bench).result() == 0
+        assert Scoring(Lane(host, "b"), lambda bench: bench).result() == 0
         back.set()
         thread.join(60)
         assert not thread.is_alive()
@@ -70,7 +71,7 @@ def test_a_defect_is_no_lost_connection():
         raise ValueError("no")
 
     with Host() as host, pytest.raises(ValueError, match="no"):
-        _Scoring(Lane(host, "a"), fail).result()
+        Scoring(Lane(host, "a"), fail).result()
 
 
 def _outcome(status, *reasons):

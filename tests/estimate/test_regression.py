@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from edgeopt.core.ranks import rank_correlation
 from edgeopt.estimate.gain import Gain
-from edgeopt.estimate.regression import fit, rank_correlation
+from edgeopt.estimate.regression import fit
 from edgeopt.estimate.work import NAMES
 
 

@@ -13,8 +13,8 @@ from edgeopt.core.protocols import Space
 from edgeopt.plugins import STRATEGIES
 from edgeopt.search.codes import EXACT
 from edgeopt.search.guided import Guided
+from edgeopt.search.ladder_rungs import rungs
 from edgeopt.search.program import best
-from edgeopt.search.strategies.ladder import rungs
 from edgeopt.search.table import EstimatedTable, Table, uniform
 from edgeopt.testing import strategy_exam
 from edgeopt.testing.toy_estimator import ToyEstimator

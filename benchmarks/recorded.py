@@ -1,0 +1,373 @@
+"""Simulators of real models, fitted to recorded trials (benchmarks/record_trials.py).
+
+Everything that a simulator says is simulated. Its truth is a ridge regression on the alternatives
+that are on, with boosted trees of depth 3 on what that leaves over (no strategy's own model is of
+this kind), and a perturbation of each recipe as large as the error on held-out rows, so that
+nothing can know it beforehand. Strategies meet a space with the recorded choices and guesses, and
+an estimator with the recorded work and damages that learns as the real one does. What a space
+leaves out because it does not apply in a combination, the simulator applies.
+"""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from edgeopt.core.action import Action, Choice, Recipe
+from edgeopt.core.candidate import Candidate, RuntimeSettings
+from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Change, Estimates
+from edgeopt.core.measurement import Measurement, Value
+from edgeopt.core.objective import Objective
+from edgeopt.core.trial import Trial
+from edgeopt.estimate.gain import Gain
+from edgeopt.estimate.regression import Fit, fit
+
+Floats = npt.NDArray[np.float64]
+BASELINE = "sha256:" + "0" * 64
+LATENCY_S = 0.01
+FOLDS = 5
+_TREES, _RATE, _LEAVES = 60, 0.15, 5
+_RIDGE = 2.0
+_MEASUREMENT = 0.015
+"""Relative noise of a latency, as the quick rung has on a quiet machine."""
+_RUINED = 0.25
+"""Drops beyond it are all the same to a search."""
+
+
+class Trees:
+    """Boosted regression trees over binary columns.
+
+    Args:
+        rows: [n, columns] of 0 and 1.
+        values: [n].
+    """
+
+    def __init__(self, rows: Floats, values: Floats) -> None:
+        self._trees: list[tuple[Any, ...]] = []
+        left = values.copy()
+        on = rows > 0.5
+        for _ in range(_TREES):
+            tree = _grown(on, left, 3)
+            self._trees.append(tree)
+            left = left - _RATE * _said(tree, on)
+
+    def predict(self, rows: Floats) -> Floats:
+        """[n] for rows [n, columns]."""
+        on = rows > 0.5
+        return np.asarray(_RATE * sum(_said(tree, on) for tree in self._trees), dtype=np.float64)
+
+
+def _grown(on: npt.NDArray[np.bool_], values: Floats, depth: int) -> tuple[Any, ...]:
+    count, total = len(values), float(values.sum())
+    with_ = on.sum(axis=0)
+    sums = values @ on
+    fits = (with_ >= _LEAVES) & (count - with_ >= _LEAVES)
+    if not depth or not fits.any():
+        return (total / max(count, 1),)
+    gain = np.where(
+        fits,
+        sums**2 / np.maximum(with_, 1) + (total - sums) ** 2 / np.maximum(count - with_, 1),
+        -np.inf,
+    )
+    column = int(np.argmax(gain))
+    side = on[:, column]
+    return (
+        column,
+        _grown(on[side], values[side], depth - 1),
+        _grown(on[~side], values[~side], depth - 1),
+    )
+
+
+def _said(tree: tuple[Any, ...], on: npt.NDArray[np.bool_]) -> Floats:
+    if len(tree) == 1:
+        return np.full(len(on), tree[0])
+    column, yes, no = tree
+    found = np.zeros(len(on))
+    side = on[:, column]
+    found[side] = _said(yes, on[side])
+    found[~side] = _said(no, on[~side])
+    return found
+
+
+class Truth:
+    """One quantity of a simulator: ridge, then trees on the rest."""
+
+    def __init__(self, rows: Floats, values: Floats) -> None:
+        self._mean = float(values.mean())
+        pull = _RIDGE * np.eye(rows.shape[1])
+        self._weights = np.linalg.solve(rows.T @ rows + pull, rows.T @ (values - self._mean))
+        self._trees = Trees(rows, values - self._linear(rows))
+
+    def _linear(self, rows: Floats) -> Floats:
+        return np.asarray(self._mean + rows @ self._weights, dtype=np.float64)
+
+    def predict(self, rows: Floats) -> Floats:
+        """[n] for rows [n, columns]."""
+        return self._linear(rows) + self._trees.predict(rows)
+
+
+def held_out(rows: Floats, values: Floats) -> Floats:
+    """What models fitted to the other folds say of each row [n]."""
+    said = np.zeros(len(values))
+    for fold in range(FOLDS):
+        out = np.arange(len(values)) % FOLDS == fold
+        said[out] = Truth(rows[~out], values[~out]).predict(rows[out])
+    return said
+
+
+class Recording:
+    """One file of recorded trials.
+
+    Args:
+        path: Written by record_trials.py.
+    """
+
+    def __init__(self, path: Path) -> None:
+        found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
+        self.known = found
+        self.name = str(found["model"])
+        self.rows = [row for row in found["rows"] if "accuracy" in row]
+        self.failed = len(found["rows"]) - len(self.rows)
+        self.accuracy = float(found["accuracy"])
+        self.samples = int(found["samples"])
+
+    @cached_property
+    def choices(self) -> tuple[Choice, ...]:
+        """The real choices with one stand-in action an alternative."""
+        return tuple(
+            Choice(
+                name=one["name"],
+                family=one["family"],
+                labels=tuple(one["labels"]),
+                alternatives=(
+                    (),
+                    *(
+                        (Action.of("recorded", one["name"], code=k),)
+                        for k in range(1, len(one["labels"]))
+                    ),
+                ),
+                joint=one["joint"],
+            )
+            for one in self.known["choices"]
+        )
+
+    def columns(self, rows: Sequence[Sequence[int]]) -> Floats:
+        """[rows, alternatives]: which are on."""
+        codes = np.array(rows, dtype=np.int64).reshape(len(rows), -1)
+        found = [codes[:, i] == k for i, c in enumerate(self.choices) for k in range(1, len(c))]
+        return np.array(found, dtype=np.float64).T.reshape(len(rows), -1)
+
+    def values(self) -> dict[str, Floats]:
+        """What was measured: logarithms of latency and size over the given model's, and drops."""
+        drops = [self.accuracy - row["accuracy"] for row in self.rows]
+        return {
+            "latency": np.log([row["ratio"] for row in self.rows]),
+            "size": np.log([row["size"] for row in self.rows]),
+            "drop": np.minimum(drops, _RUINED),
+        }
+
+    @cached_property
+    def truths(self) -> dict[str, Truth]:
+        """A model a quantity."""
+        columns = self.columns([row["codes"] for row in self.rows])
+        return {name: Truth(columns, values) for name, values in self.values().items()}
+
+    @cached_property
+    def errors(self) -> dict[str, Floats]:
+        """Errors on held-out rows, by quantity."""
+        columns = self.columns([row["codes"] for row in self.rows])
+        return {name: held_out(columns, v) - v for name, v in self.values().items()}
+
+
+class Space:
+    """Implements `core.protocols.Space` as far as strategies ask.
+
+    Args:
+        recording: Of one model.
+    """
+
+    def __init__(self, recording: Recording, simulator: "Simulator") -> None:
+        self._recording, self._simulator = recording, simulator
+        self.choices = recording.choices
+        self.runtimes = (RuntimeSettings(),)
+
+    def empty(self) -> Recipe:
+        """The baseline."""
+        return Recipe(baseline=BASELINE)
+
+    def decode(self, codes: Sequence[int]) -> Recipe:
+        """Every alternative applies."""
+        actions = (a for c, k in zip(self.choices, codes, strict=True) for a in c.alternatives[k])
+        return Recipe(baseline=BASELINE, actions=tuple(actions))
+
+    def guesses(self) -> Iterator[tuple[str, Candidate]]:
+        """Those of the real space that codes can say."""
+        for name, codes in self._recording.known["guesses"]:
+            yield name, Candidate(recipe=self.decode(codes))
+
+    def standard(self) -> tuple[tuple[str, Candidate], ...]:
+        """The same."""
+        return tuple(self.guesses())
+
+    def static_cost(self, recipe: Recipe) -> Mapping[str, float]:
+        """The size is exact in a real space too."""
+        return {"size_bytes": self._simulator.true(self.codes(recipe))[1]}
+
+    def codes(self, recipe: Recipe) -> tuple[int, ...]:
+        """Of a recipe that was decoded here."""
+        on = {action.site: int(action.get("code")) for action in recipe.actions}
+        return tuple(on.get(choice.name, 0) for choice in self.choices)
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """True and measured values of codes.
+
+    Args:
+        recording: Fitted to.
+        allowed: Accuracy that may be lost.
+    """
+
+    recording: Recording
+    allowed: float = 0.01
+
+    def true(self, codes: Sequence[int]) -> tuple[float, float, float]:
+        """Latency and size over the given model's, and what is lost."""
+        if not any(codes):
+            return 1.0, 1.0, 0.0
+        columns = self.recording.columns([codes])
+        said = {n: float(t.predict(columns)[0]) for n, t in self.recording.truths.items()}
+        luck = np.random.default_rng(zlib.crc32(bytes(codes))).standard_normal(2)
+        latency = said["latency"] + luck[0] * _typical(self.recording.errors["latency"])
+        drop = said["drop"] + luck[1] * _typical(self.recording.errors["drop"])
+        return float(np.exp(latency)), float(np.exp(said["size"])), max(drop, -0.02)
+
+    @property
+    def objectives(self) -> tuple[Objective, ...]:
+        """As a study has them."""
+        floor = self.recording.accuracy - self.allowed - 1e-9
+        return (
+            Objective(metric="latency"),
+            Objective(metric="accuracy", direction="max", bound=floor),
+            Objective(metric="size"),
+        )
+
+    def trial(self, number: int, candidate: Candidate, codes: Sequence[int], seed: int) -> Trial:
+        """With the noise that a measurement has; the accuracy as samples can say it."""
+        latency, size, drop = self.true(codes)
+        generator = np.random.default_rng([seed, zlib.crc32(candidate.key.encode())])
+        noise = float(np.exp(_MEASUREMENT * generator.standard_normal() * any(codes)))
+        count = self.recording.samples
+        accuracy = round((self.recording.accuracy - drop) * count) / count
+        if not any(codes):
+            accuracy = self.recording.accuracy
+        return Trial(
+            number=number,
+            candidate=candidate,
+            device="simulated",
+            protocol="quick",
+            strategy="simulated",
+            outcome=Measurement(
+                values={
+                    "latency": Value(value=LATENCY_S * latency * noise, unit="s"),
+                    "size": Value(value=size, unit="B"),
+                    "accuracy": Value(value=accuracy, unit="1"),
+                }
+            ),
+        )
+
+
+def _typical(errors: Floats) -> float:
+    """A spread that a few wild rows do not rule."""
+    return float(np.median(np.abs(errors)) / 0.6745)
+
+
+class SimulatedEstimator:
+    """As `estimate.estimator`, on recorded work and damages.
+
+    Args:
+        recording: With what is known beforehand.
+        space: Of the same.
+    """
+
+    def __init__(self, recording: Recording, space: Space) -> None:
+        known = recording.known
+        self._space = space
+        self._start = np.array(known["work_start"])
+        self._alone = [[np.array(w) - self._start for w in one] for one in known["work_alone"]]
+        self._codes = tuple(known["start"])
+        self._pairs = {(i, j): np.array(w) for i, j, w in known["pairs"]}
+        self._damage = np.array(known["damage"])
+        sizes = [len(choice) for choice in recording.choices]
+        self._first = np.cumsum([0, *sizes])[:-1]
+        self._gain = Gain(np.array(known["work_given"]))
+        self._learned: dict[str, None] = {}
+        self._drops: list[tuple[Floats, float]] = []
+        self._fitted: tuple[float, Fit] | None = None
+        self._accuracy = recording.accuracy
+
+    def predict(self, recipe: Recipe) -> Estimates:
+        """Relative change of the latency, damage, and the drop of what was measured so far."""
+        codes = self._space.codes(recipe)
+        row = self._hurt(codes)
+        changes = {
+            LATENCY: self._gain.predict(self._work(codes)),
+            DAMAGE: Change(mean=float(row.sum()), spread=10 * float(row.sum())),
+        }
+        if self._drops:
+            changes[DROP] = self._drop(row)
+        return Estimates(changes=changes)
+
+    def learn(self, trials: Sequence[Trial]) -> None:
+        """Each candidate once."""
+        for trial in trials:
+            latency, accuracy = trial.value("latency"), trial.value("accuracy")
+            if trial.candidate.key in self._learned or latency is None or accuracy is None:
+                continue
+            self._learned[trial.candidate.key] = None
+            if trial.candidate.is_baseline:
+                continue
+            codes = self._space.codes(trial.candidate.recipe)
+            self._gain.learn(self._work(codes), latency.value / LATENCY_S)
+            self._drops.append((self._hurt(codes), self._accuracy - accuracy.value))
+            self._fitted = None
+
+    def coupled(self, choices: Sequence[Choice]) -> frozenset[tuple[int, int]]:
+        """As recorded."""
+        return frozenset(self._pairs)
+
+    def _work(self, codes: Sequence[int]) -> Floats:
+        """Work of alternatives alone, and what pairs change on top."""
+        changed = self._start.copy()
+        for i, code in enumerate(codes):
+            changed += self._alone[i][code]
+        for (i, j), both in self._pairs.items():
+            if codes[i] and codes[j]:
+                changed += both - self._start - self._alone[i][1] - self._alone[j][1]
+        return np.maximum(changed, 0.0)
+
+    def _hurt(self, codes: Sequence[int]) -> Floats:
+        """Damages [alternatives] of those that are on, 0 for the others."""
+        row = np.zeros(len(self._damage))
+        at = self._first + np.array(codes, dtype=np.int64)
+        row[at] = self._damage[at]
+        return row
+
+    def _drop(self, row: Floats) -> Change:
+        if self._fitted is None:
+            rows = np.array([each for each, _ in self._drops])
+            drops = np.array([drop for _, drop in self._drops])
+            totals = rows.sum(axis=1)
+            power = float(totals @ totals)
+            scale = max(float(totals @ drops) / power, 1e-9) if power > 0 else 1e-9
+            self._fitted = scale, fit(rows * scale, drops, prior=1.0, noise=0.005)
+        scale, made = self._fitted
+        mean, spread = made.predict(scale * row)
+        return Change(mean=mean, spread=spread)
