@@ -117,6 +117,8 @@ def _concat(net: _Net, source: str, width: int, name: str) -> list[Made]:
 
 
 def _split(net: _Net, source: str, width: int, name: str) -> list[Made]:
+    if width < 2:
+        return _unary(net, source, width, name)
     left = net.draw.randint(1, width // 2)
     sizes = net.ints(f"{name}.n", left, width - left)
     made = [f"{name}.l", f"{name}.r"]
