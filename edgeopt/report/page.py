@@ -17,7 +17,7 @@ from markupsafe import Markup
 
 from edgeopt.report.devices import metric_title
 from edgeopt.report.markdown import metric_names
-from edgeopt.report.page_curves import reference_text
+from edgeopt.report.page_curves import compared, reference_text
 from edgeopt.report.page_data import page_data
 from edgeopt.report.page_figures import figures
 from edgeopt.report.page_quality import sparkline
@@ -47,6 +47,7 @@ def page(document: Document) -> str:
         sparkline=sparkline,
         seconds=_seconds,
         reference=reference_text,
+        compared=compared,
         cells={(r["pick_of"], r["used_on"]): r for r in (document["across"] or _ALONE)["regret"]},
         long=LONG,
         data=_packed(json.dumps(page_data(document), separators=(",", ":"))),

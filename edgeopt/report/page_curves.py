@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgeopt.report.figures import CONFIG, WIDTH, Spec
-from edgeopt.report.words import quantity
+from edgeopt.report.words import count, quantity
 
 
 def progress_figure(document: Mapping[str, Any], device: str) -> Spec | None:
@@ -18,7 +18,7 @@ def progress_figure(document: Mapping[str, Any], device: str) -> Spec | None:
         for each in series
         for n, volume, _ in each["points"]
     ]
-    names = [each["strategy"] for each in series]
+    names = list(dict.fromkeys(each["strategy"] for each in series))
     scale = {"domain": names, "range": [*_LINES[: len(names)]]}
     dashes = {"domain": names, "range": [*_DASHES[: len(names)]]}
     legend = {"title": None, "orient": "bottom", "direction": "horizontal", "labelLimit": 260}
@@ -37,6 +37,21 @@ def progress_figure(document: Mapping[str, Any], device: str) -> Spec | None:
     }
 
 
+def compared(document: Mapping[str, Any], device: str) -> str:
+    """How large the front was when each had spent as much: other studies, else own strategies."""
+    found = document["progress"][device]
+    if found["text"]:
+        return str(found["text"])
+    searches = [
+        s for s in found["series"] if s["kind"] == "strategy" and s["strategy"] not in _NONE
+    ]
+    if len(searches) < 2:
+        return "no other search of this question is in the store: nothing is compared"
+    equal = min(len(each["points"]) for each in searches)
+    told = ", ".join(f"{s['strategy']} {s['points'][equal - 1][1]:.3f}" for s in searches)
+    return f"hypervolume after {count(equal, 'measurement')} of each: {told}"
+
+
 def reference_text(document: Mapping[str, Any], device: str) -> str:
     """The reference point of a device's hypervolume in words."""
     found = document["progress"][device]
@@ -53,11 +68,12 @@ def rank_figure(document: Mapping[str, Any]) -> Spec | None:
         return None
     ranked: list[Mapping[str, Any]] = across["ranks"][:_RANKED]
     devices: list[str] = across["devices"]
+    order = {d: sorted(range(len(ranked)), key=lambda m: ranked[m]["ranks"][d]) for d in devices}
     values = [
         {
             "model": f"{place}",
             "device": device,
-            "rank": model["ranks"][device],
+            "rank": 1 + order[device].index(place),
             "id": model["ids"][device],
             "broken": device in model["broken"],
         }
@@ -66,8 +82,13 @@ def rank_figure(document: Mapping[str, Any]) -> Spec | None:
     ]
     x: Spec = {"field": "device", "type": "nominal", "sort": devices, "scale": {"padding": 0.6}}
     x |= {"axis": {"title": None, "labelAngle": 0, "orient": "top", "labelLimit": 160}}
-    y: Spec = {"field": "rank", "type": "quantitative", "scale": {"reverse": True, "zero": False}}
-    y |= {"axis": {"title": "rank by latency (1 is the fastest)", "tickMinStep": 1, "grid": False}}
+    y: Spec = {
+        "field": "rank",
+        "type": "quantitative",
+        "scale": {"reverse": True, "zero": False, "padding": 12},
+    }
+    ticks = list(range(1, len(ranked) + 1))
+    y |= {"axis": {"title": "rank by latency", "values": ticks, "grid": False}}
     colour = {"field": "model", "type": "nominal", "legend": None, "scale": {"range": [*_LINES]}}
     hollow = {"condition": {"test": "datum.broken", "value": 0}, "value": 1}
     label = {"type": "text", "dx": 12, "align": "left", "fontSize": 10, "aria": False}
@@ -95,6 +116,8 @@ def rank_figure(document: Mapping[str, Any]) -> Spec | None:
 
 
 _RANKED = 12
+_NONE = {"static", "confirm"}
+"""Accounts that are no search: the usual ways, and what is measured again."""
 _LINES = (*("#2a78c8", "#d98e04", "#0f8a6d", "#c4587a", "#7d6bc9", "#7d8794"), "#d1495b")
 _DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (1, 0), (6, 3), (2, 2))
 _FRAME: Spec = {

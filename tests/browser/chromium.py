@@ -25,7 +25,7 @@ _FLAGS = (
     # Whatever asks for a name is refused, so that nothing can reach a network unseen.
     "--host-resolver-rules=MAP * ~NOTFOUND",
 )
-_PATIENCE_S = 60.0
+_PATIENCE_S = 240.0
 
 
 def find() -> str | None:
@@ -174,7 +174,8 @@ class Tab:
     def key(self, name: str, text: str = "") -> None:
         """Press and release a key."""
         told = {"key": name, "code": name, "windowsVirtualKeyCode": _KEYS.get(name, 0)}
-        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **({"text": text} if text else {}))
+        typed = {"text": text} if text else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **told, **typed)
         self.call("Input.dispatchKeyEvent", type="keyUp", **told)
 
     def drag(self, x: float, y: float, to_x: float, to_y: float) -> None:

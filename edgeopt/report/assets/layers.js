@@ -101,12 +101,14 @@ function layerRow([old, now], removed) {
   row.append(head);
   for (const [title, read] of LAYER_COLUMNS) {
     const [a, b] = [old ? read(old) : "", now ? read(now) : ""];
-    const cell = make("td");
+    const cell = make("td", { class: "n" });
     if (a && b && a !== b) {
       cell.append(make("span", { class: "from" }, `${a} → `), b);
-      if (title !== "time") cell.className = "changed";
+      if (title !== "time") cell.classList.add("changed");
     } else if (old && now) cell.textContent = a || b;
     else cell.append(old ? make("s", { class: "from" }, a) : b);
+    // Asked for and not what ran: what a reader would otherwise have to compare by eye.
+    if (title === "ran" && b && !b.startsWith("in ") && b !== now.asked) cell.classList.add("otherwise");
     row.append(cell);
   }
   const snr = now?.snr_db;
@@ -118,12 +120,17 @@ function layerRow([old, now], removed) {
 
 // The two models metric by metric, in the words of the table above, and what their layers add up to.
 function layerSums(from, to, ids) {
-  const list = make("dl");
+  const list = make("dl", { class: "sums" });
+  const tell = (name, a, b) => {
+    const pair = make("div");
+    pair.append(make("dt", {}, name), make("dd", {}, a === b ? `${a}` : `${a} → ${b}`));
+    list.append(pair);
+  };
   const [mine, theirs] = ids.map((id) => rowOf(layers.device, id));
   [...mine.closest("table").tHead.rows[0].cells].forEach((head, column) => {
     const [a, b] = [mine, theirs].map((row) => row.cells[column].textContent.trim());
     if (!head.dataset.key || head.dataset.key === "id" || head.dataset.key.includes("@")) return;
-    if (a !== "absent" && b !== "absent") list.append(make("dt", {}, head.textContent), make("dd", {}, a === b ? a : `${a} → ${b}`));
+    if (a !== "absent" && b !== "absent") tell(head.textContent, a, b);
   });
   const sum = (rows, name) => rows.reduce((total, row) => total + (row[name] ?? 0), 0);
   const told = [["layers", from.length, to.length],
@@ -132,7 +139,7 @@ function layerSums(from, to, ids) {
   if (from.some((row) => row.time_s) && to.some((row) => row.time_s)) {
     told.push(["time, profiled", timed(sum(from, "time_s")), timed(sum(to, "time_s"))]);
   }
-  for (const [name, a, b] of told) list.append(make("dt", {}, name), make("dd", {}, `${a} → ${b}`));
+  told.forEach((row) => tell(...row));
   return list;
 }
 
