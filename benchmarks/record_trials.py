@@ -31,7 +31,7 @@ from edgeopt.api.reopen import workshop_for
 from edgeopt.api.subject import open_subject
 from edgeopt.api.workspace import Workspace
 from edgeopt.core import digest as digests
-from edgeopt.core.action import Choice
+from edgeopt.core.action import Choice, Recipe
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.errors import EdgeOptError
 from edgeopt.estimate.estimator import GraphEstimator
@@ -112,7 +112,6 @@ class Recorder:
 
     def add(self, codes: Sequence[int]) -> bool:
         """Build, time and judge; False where the recipe is known."""
-        start = time.process_time()
         try:
             recipe = self.space.decode(codes)
         except EdgeOptError as error:
@@ -122,7 +121,13 @@ class Recorder:
         if name in self._seen:
             return False
         self._seen.add(name)
-        row: dict[str, Any] = {"codes": list(codes), "recipe": name}
+        self.rows.append({"codes": list(codes), "recipe": name, **self.measured(recipe)})
+        return True
+
+    def measured(self, recipe: Recipe) -> dict[str, Any]:
+        """Work, time, size and accuracy of one recipe, or why it failed."""
+        start = time.process_time()
+        row: dict[str, Any] = {}
         try:
             graph = self.space.graph(recipe)
             row["work"] = [round(float(x), 5) for x in work_of(graph, self.space.shapes_of(graph))]
@@ -144,8 +149,7 @@ class Recorder:
             }
         except (EdgeOptError, RuntimeFailure) as error:
             row["failed"] = str(error)[:200]
-        self.rows.append(row)
-        return True
+        return row
 
     def best(self, count: int) -> list[Codes]:
         """Fastest so far, half of them within two points of the given model's accuracy."""

@@ -22,6 +22,7 @@ from edgeopt.api.prepare import Ready, prepared, sample_feeds, searched
 from edgeopt.api.report import complete, keep_context, now, read_layers, versions
 from edgeopt.api.request import RunRequest
 from edgeopt.api.scarce import cross_fitted
+from edgeopt.api.screening import spared_time
 from edgeopt.api.search import CONFIRM_SHARE, Lane
 from edgeopt.api.workspace import ensure_folder
 from edgeopt.core.candidate import Candidate
@@ -34,6 +35,7 @@ from edgeopt.measure.plan import QUICK
 from edgeopt.report.document import ReportContext, document
 from edgeopt.report.files import write_report
 from edgeopt.report.terminal import terminal
+from edgeopt.search.foretold import sentences
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.units import format_seconds, parse_drop, parse_duration_s
 
@@ -301,6 +303,8 @@ def _of_devices(ready: Ready, failed: Mapping[str, EdgeOptError]) -> Generator[s
         if lane.skipped:
             reason = next(iter(lane.skipped.values()))
             yield f"{lane.device}: {len(lane.skipped)} candidates were not measured ({reason})"
+        yield from (f"{lane.device}: {said}" for said in spared_time(mine))
+        yield from (f"{lane.device}: {said}" for said in sentences(lane.accords))
 
 
 def _peers(spaces: Iterable[GraphSpace]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ is missed; and what the runtime makes of the file, where the device runs this ve
 machine: two recipes that it lowers to one graph under the same settings are one measurement.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import onnx
@@ -102,3 +103,15 @@ def same_as(first: Trial, trial: Trial, file: Model) -> Trial:
         device_s=0.0,
         overhead=Overhead(),
     )
+
+
+def spared_time(found: Sequence[Measurement]) -> tuple[str, ...]:
+    """For a report: what was not timed, and why not."""
+    out = sum(one.absent.get("latency") == NOT_TIMED for one in found)
+    same = sum(AS in one.environment for one in found)
+    said: list[str] = []
+    if out:
+        said.append(f"{out} candidates were not timed: their first samples miss the accuracy bound")
+    if same:
+        said.append(f"{same} candidates are measured as others that the runtime makes the same of")
+    return tuple(said)
