@@ -11,6 +11,7 @@ from edgeopt.report.words import count, large
 from edgeopt.units import format_bytes, format_seconds
 
 SHOWN = 20
+_NAME = 36
 _SIGNS = {"changed": "~", "added": "+", "gone": "-", "same": " "}
 _HEAD = (
     "",
@@ -40,11 +41,11 @@ def difference_text(found: Document, *, everything: bool = False, width: int = W
     lines += table(metrics, width=width) if len(metrics) > 1 else []
     for note in _notes(found):
         lines += wrapped("", note, 2, width)
+    if found["layers"]:
+        lines += ["", *wrapped("layers", _summary(found), 3, width)]
     layers, left = chosen(found, everything=everything)
     if layers:
-        rows = _known([_HEAD, *map(cells, layers)])
-        lines += ["", *wrapped("layers", _summary(found), 3, width)]
-        lines += table(rows, spare=_SPARE, width=width)
+        lines += table(_known([_HEAD, *map(cells, layers)]), spare=_SPARE, width=width)
         more = f"  and {count(left, 'more layer')} that changed: --all shows them"
         lines += [more] if left else []
     for sentence in found["absent"]:
@@ -114,10 +115,7 @@ def _notes(found: Document) -> list[str]:
 def _summary(found: Document) -> str:
     counts, totals = found["counts"], found["totals"]
     told = [f"{counts[n]} {n}" for n in ("changed", "added", "gone", "same") if counts[n]]
-    a, b = totals["weight_bytes"]
     parts = [f"{totals['layers'][0]} → {totals['layers'][1]} ({', '.join(told)})"]
-    if a is not None and b is not None:
-        parts.append(f"weights {format_bytes(a)} → {format_bytes(b)}")
     a, b = totals["macs"]
     if a is not None and b is not None:
         parts.append(f"multiply-adds {large(a)} → {large(b)}")
@@ -159,7 +157,7 @@ def cells(layer: Mapping[str, Any]) -> tuple[str, ...]:
     snr = None if b is None else b["snr_db"]
     return (
         _SIGNS[layer["status"]],
-        layer["value"],
+        _short(layer["value"]),
         both(lambda side: str(side["operator"]).rpartition(":")[2]),
         both(_precision),
         both(lambda side: str(side["shape"])),
@@ -169,6 +167,11 @@ def cells(layer: Mapping[str, Any]) -> tuple[str, ...]:
         "" if snr is None else decibels(snr),
         _by(layer["actions"]),
     )
+
+
+def _short(name: str) -> str:
+    """Beginning and end of a long name: exporters write whole paths."""
+    return name if len(name) <= _NAME else f"{name[: _NAME // 4]}…{name[-(3 * _NAME // 4) + 1 :]}"
 
 
 def _by(actions: Mapping[str, Sequence[str]]) -> str:
