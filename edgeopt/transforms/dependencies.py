@@ -1,4 +1,7 @@
-"""Which channels can only be removed together, and what has to be cut with them.
+"""Which channels can only be padded together, and what has to be padded with them.
+
+For `pad_channels`, which lengthens whole axes at their end: pruning takes places out of axes, and
+follows them further, through `channels`.
 
 Every value has one channel variable (its axis 1). A union-find joins the variables that an
 operator ties: elementwise and pooling nodes pass them on, Add and Mul tie two, Conv and Gemm
