@@ -41,15 +41,15 @@ def compared(document: Mapping[str, Any], device: str) -> str:
     """How large the front was when each had spent as much: other studies, else own strategies."""
     found = document["progress"][device]
     if found["text"]:
-        return str(found["text"])
+        return found["text"][:1].upper() + found["text"][1:]
     searches = [
         s for s in found["series"] if s["kind"] == "strategy" and s["strategy"] not in _NONE
     ]
     if len(searches) < 2:
-        return "no other search of this question is in the store: nothing is compared"
+        return "No other search of this question is in the store: nothing is compared"
     equal = min(len(each["points"]) for each in searches)
     told = ", ".join(f"{s['strategy']} {s['points'][equal - 1][1]:.3f}" for s in searches)
-    return f"hypervolume after {count(equal, 'measurement')} of each: {told}"
+    return f"Hypervolume after {count(equal, 'measurement')} of each: {told}"
 
 
 def reference_text(document: Mapping[str, Any], device: str) -> str:

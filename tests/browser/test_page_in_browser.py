@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from chromium import Browser, Tab
 from large_report import large_study
+from report_factory import context, study, trials
 
+from edgeopt.report.document import document as begun
 from edgeopt.report.page import page
 
 DEVICES = ("local", "pi5")
@@ -286,3 +288,17 @@ def test_without_scripts_it_is_still_a_report(browser: Browser, file: Path) -> N
     )
     assert tab.run(f"{controls}.length") == 0
     assert "Scripts are off" in tab.run("document.body.innerText")
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_study_that_has_hardly_begun(browser: Browser, tmp_path: Path, count: int) -> None:
+    """Nothing to draw, nothing to compare: the page says so and no script trips over it."""
+    path = tmp_path / "report.html"
+    path.write_text(page(begun(study(), trials()[:count], context())), encoding="utf-8")
+    tab = Tab.open(browser)
+    tab.load(path)
+    tab.until(lambda: tab.run("document.documentElement.classList.contains('live')"), "not begun")
+    assert tab.run("document.getElementById('controls').hidden")
+    assert "holds nothing to compare" in tab.run("document.body.innerText")
+    assert tab.told("Runtime.exceptionThrown") == []
+    assert tab.told("Runtime.consoleAPICalled") == []

@@ -80,9 +80,12 @@ const LAYER_COLUMNS = [
   ["time", (row) => timed(row.time_s)],
 ];
 
+// A layer that ran inside of another says nothing of its own precision.
+const alike = (title, a, b) => a === b || (title === "ran" && [a, b].some((text) => text === "" || text.startsWith("in ")));
+
 function isChanged([old, now]) {
   if (!old || !now) return true;
-  const same = LAYER_COLUMNS.every(([title, read]) => title === "time" || read(old) === read(now));
+  const same = LAYER_COLUMNS.every(([title, read]) => title === "time" || alike(title, read(old), read(now)));
   return !same || now.actions.join() !== old.actions.join();
 }
 
@@ -104,7 +107,7 @@ function layerRow([old, now], removed) {
     const cell = make("td", { class: "n" });
     if (a && b && a !== b) {
       cell.append(make("span", { class: "from" }, `${a} → `), b);
-      if (title !== "time") cell.classList.add("changed");
+      if (title !== "time" && !alike(title, a, b)) cell.classList.add("changed");
     } else if (old && now) cell.textContent = a || b;
     else cell.append(old ? make("s", { class: "from" }, a) : b);
     // Asked for and not what ran: what a reader would otherwise have to compare by eye.
