@@ -20,7 +20,7 @@ from edgeopt.report.markdown import metric_names
 from edgeopt.report.page_curves import compared, reference_text
 from edgeopt.report.page_data import page_data
 from edgeopt.report.page_figures import figures
-from edgeopt.report.page_quality import sparkline
+from edgeopt.report.page_quality import box, sparkline
 from edgeopt.report.page_vega import vega_script
 from edgeopt.units import format_seconds
 
@@ -45,6 +45,7 @@ def page(document: Document) -> str:
         title=metric_title,
         heat=_heat,
         sparkline=sparkline,
+        box=box,
         seconds=_seconds,
         reference=reference_text,
         compared=compared,

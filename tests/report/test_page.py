@@ -18,7 +18,7 @@ from report_factory import context, study, trial, trials
 from edgeopt.core.measurement import Failure
 from edgeopt.report.document import document
 from edgeopt.report.page import page
-from edgeopt.report.page_quality import sparkline
+from edgeopt.report.page_quality import box, sparkline
 from edgeopt.report.page_vega import vega_script
 
 LIMIT_BYTES = 2_500_000
@@ -208,3 +208,12 @@ def test_a_sparkline_shows_noise_as_small_as_it_is() -> None:
     assert max(heights) - min(heights) < 1
     assert sparkline([1.0], []) == ""
     assert "±10.0 %" in sparkline([1.0, 1.1, 1.0], [2.0, 2.0, 2.0])
+
+
+def test_a_box_stands_where_the_runs_are() -> None:
+    """The median in the middle of half to twice; what is far away stands at the end."""
+    drawn = box([0.5, 0.9, 1.0, 1.1, 9.0])
+    assert "from 0.90 to 1.10 of the median" in drawn
+    assert 'points="3.0,14.0 117.0,14.0"' in drawn
+    assert 'points="60.0,8.0 60.0,20.0"' in drawn
+    assert box([None, 1.0, 1.0, 1.0, 1.0]) == ""
