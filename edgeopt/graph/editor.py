@@ -241,7 +241,7 @@ class Editor:
 
     def _lift(self, value: ir.Value, graph: ir.Graph) -> None:
         """Move a constant of a body to the main graph, where every body sees it."""
-        self._pop(value, graph)
+        self._pop([value], graph)
         self._register(self._whole.graph, value)
 
     def drop_initializer(self, value: ir.Value) -> None:
@@ -249,17 +249,18 @@ class Editor:
         graph, name = self._owner(value), value.name
         if name is None or value.uses():
             raise ValueError(f"initializer {name!r} is still used")
-        self._pop(value, graph)
+        self._pop([value], graph)
 
-    def _pop(self, value: ir.Value, graph: ir.Graph) -> None:
+    def _pop(self, values: Sequence[ir.Value], graph: ir.Graph) -> None:
         # A dict keeps insertion order, and the order is part of the bytes: rebuild it on undo.
         # Through `data`, since each assignment to the container itself asks what it may hold.
-        name = value.name or ""
         order = list(graph.initializers.data)
-        graph.initializers.pop(name)
+        for value in values:
+            graph.initializers.pop(value.name or "")
 
         def restore() -> None:
-            graph.register_initializer(value)
+            for value in values:
+                graph.register_initializer(value)
             data = graph.initializers.data
             held = dict(data)
             data.clear()
@@ -281,6 +282,7 @@ class Editor:
     def remove_dead(self, start: Iterable[ir.Node]) -> None:
         """Remove these nodes and, behind them, every node and constant that became unused."""
         waiting = list(start)
+        read: dict[ir.Value, None] = {}
         while waiting:
             node = waiting.pop()
             if node.graph is None or any(_used(output) for output in node.outputs):
@@ -288,10 +290,14 @@ class Editor:
             inputs = [value for value in node.inputs if value is not None]
             self.remove(node)
             waiting += [p for value in inputs if (p := value.producer()) is not None]
-            for value in dict.fromkeys(inputs):
-                constant = value.is_initializer() and not value.is_graph_input()
-                if constant and not _used(value):
-                    self.drop_initializer(value)
+            read |= dict.fromkeys(inputs)
+        # All at once: putting one back costs as much as putting all back.
+        unused: dict[ir.Graph, list[ir.Value]] = {}
+        for value in read:
+            if value.is_initializer() and not (value.is_graph_input() or _used(value)):
+                unused.setdefault(self._owner(value), []).append(value)
+        for graph, values in unused.items():
+            self._pop(values, graph)
 
     def _owner(self, value: ir.Value) -> ir.Graph:
         """The graph that a value belongs to: the main one, or the body of an If or a loop."""

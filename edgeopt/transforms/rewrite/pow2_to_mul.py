@@ -8,39 +8,34 @@ where a mean is taken of it: that is a variance, and runtimes know normalization
 Quantizers and fusions know Mul, not Pow.
 """
 
-import onnx_ir as ir
+from edgeopt.transforms.rules.form import Rule
+from edgeopt.transforms.rules.terms import FLOATS, Const, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.transform import RuleTransform
 
-from edgeopt.graph.editor import Editor, array_of, new_node
-from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.fuse._gates import scalar
-from edgeopt.transforms.local_rule import LocalRule, input_of, refuse, site_of
-
-_TYPES = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE})
-_SQUARE = 2.0
+square = Rule("pow2_to_mul", opset=7, no_constant={"exponent": "the exponent is computed"})
 
 
-def _match(root: ir.Node) -> ir.Node | Rejection:
-    source, exponent = input_of(root, 0), input_of(root, 1)
-    if source is None or source.dtype not in _TYPES:
-        return refuse("it is not in floating point", root)
-    if array_of(exponent) is None:
-        return refuse("the exponent is computed", root)
-    if scalar(exponent, source) != _SQUARE:
-        return refuse("the exponent is not 2.0", root)
-    if any(user.op_type == "ReduceMean" for user, _ in root.outputs[0].uses()):
-        return refuse("its mean is a variance", root)
-    return root
+@square.pattern
+def _(x: Tensor, exponent: Const) -> Term:
+    return x**exponent
 
 
-def _rewrite(editor: Editor, root: ir.Node) -> None:
-    source, old = root.inputs[0], root.outputs[0]
-    name = f"{site_of(root)}/pow2_to_mul"
-    made = new_node("Mul", [source, source], output=name, like=old)
-    editor.insert([made], before=root)
-    editor.replace_value(old, made.outputs[0])
-    editor.remove_dead([root])
+@square.sound
+def _(x: Tensor, exponent: Const) -> None:
+    require(x.dtype in FLOATS, "it is not in floating point")
+    # A constant of a higher rank would change the shape.
+    one = exponent.array().size == 1 and exponent.rank <= (x.rank if exponent.rank else 0)
+    require(one and exponent.scalar() == 2.0, "the exponent is not 2.0")
 
 
-PLUGIN = LocalRule(
-    name="pow2_to_mul", roots=frozenset({"Pow"}), match=_match, rewrite=_rewrite, opset=7
-)
+@square.worth
+def _(readers: frozenset[str]) -> None:
+    require("ReduceMean" not in readers, "its mean is a variance")
+
+
+@square.replace_with
+def _(op: Ops, x: Tensor) -> Term:
+    return op.Mul(x, x)
+
+
+PLUGIN = RuleTransform(square)

@@ -7,33 +7,25 @@ Runtimes fuse the residual Add into a convolution and have integer kernels for i
 Caffe2's exporter writes every residual connection as a Sum.
 """
 
-import onnx_ir as ir
+from edgeopt.transforms.rules.form import Rule
+from edgeopt.transforms.rules.terms import Ops, Tensor, Term
+from edgeopt.transforms.rules.transform import RuleTransform
 
-from edgeopt.graph.editor import Editor, new_node
-from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.local_rule import LocalRule, refuse, site_of
-
-
-def _match(root: ir.Node) -> ir.Node | Rejection:
-    if len(root.inputs) < 2 or any(value is None for value in root.inputs):
-        return refuse("it has one operand only", root)
-    return root
+add = Rule("sum_to_add", opset=8, arities=range(2, 17))
 
 
-def _rewrite(editor: Editor, root: ir.Node) -> None:
-    old, name = root.outputs[0], f"{site_of(root)}/sum_to_add"
-    total, steps = root.inputs[0], list[ir.Node]()
-    for index, value in enumerate(root.inputs[1:], start=1):
-        last = index == len(root.inputs) - 1
-        steps.append(new_node("Add", [total, value], output=name if last else f"{name}/{index}"))
-        total = steps[-1].outputs[0]
-        total.type = old.type
-    steps[-1].outputs[0].shape = old.shape
-    editor.insert(steps, before=root)
-    editor.replace_value(old, steps[-1].outputs[0])
-    editor.remove_dead([root])
+@add.pattern
+def _(op: Ops, x: tuple[Tensor, ...]) -> Term:
+    return op.Sum(*x, _missing="it has one operand only")
 
 
-PLUGIN = LocalRule(
-    name="sum_to_add", roots=frozenset({"Sum"}), match=_match, rewrite=_rewrite, opset=8
-)
+@add.replace_with
+def _(op: Ops, x: tuple[Tensor, ...]) -> Term:
+    total: Term = x[0]
+    for index, each in enumerate(x[1:], start=1):
+        last = index == len(x) - 1
+        total = op.Add(total, each, _name="" if last else str(index))
+    return total
+
+
+PLUGIN = RuleTransform(add)

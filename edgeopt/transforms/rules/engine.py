@@ -11,16 +11,15 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
-from edgeopt.graph.bodies import out_of_sight, parents
+from edgeopt.graph.bodies import owner, parents, sees
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.rules.digest import Labels
+from edgeopt.transforms.rules.facts import is_constant
 from edgeopt.transforms.rules.form import Rule, depth_of, is_of_siblings
 from edgeopt.transforms.rules.matching import Match, matches, root_types
 from edgeopt.transforms.rules.terms import Refused
 from edgeopt.transforms.rules.touched import Recorder
 from edgeopt.transforms.rules.writing import rewrite
-
-Values = dict[ir.Value, None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -158,10 +157,17 @@ class Engine:
                 yield from sites
 
     def _hidden(self) -> str:
-        if not self._editor.bodies:
-            return ""
-        lost = out_of_sight(self.model)
-        return "" if lost is None else f"it would carry {lost!r} across the border of a body"
+        """What reads something across the border of a body; empty where nothing does."""
+        around = self._editor.bodies
+        for value in self._editor.touched if around else ():
+            held = owner(value)
+            users = {user.graph for user, _ in value.uses()}
+            seen = held is None or all(
+                isinstance(graph, ir.Graph) and sees(graph, held, around) for graph in users
+            )
+            if not seen or (value.is_graph_output() and value.graph is not held):
+                return f"it would carry {value.name!r} across the border of a body"
+        return ""
 
     def _look_around(self, touched: tuple[ir.Value, ...]) -> None:
         """Look again at every root that can see one of these values."""
@@ -169,13 +175,14 @@ class Engine:
         for node, distance in self._near(touched).items():
             self._look_at(node, distance)
         if self._siblings:
-            for node in self._near((*touched, *self._above(touched))):
+            for node in self._near_siblings(touched):
                 self._look_at(node, 0, self._siblings)
 
     def _near(self, touched: tuple[ir.Value, ...]) -> dict[ir.Node, int]:
         """Nodes that see one of these values, and through how many nodes; its maker is at 0."""
-        found = {n: 0 for value in touched if (n := value.producer()) is not None}
-        layer: Sequence[ir.Value] = touched
+        # Constants and inputs are never inside a pattern: who reads them does not matter.
+        layer: Sequence[ir.Value] = [v for v in touched if v.producer() is not None]
+        found = {n: 0 for value in layer if (n := value.producer()) is not None}
         for distance in range(1, self._farthest + 1):
             users = {user: None for value in layer for user, _ in value.uses()}
             for user in users:
@@ -183,14 +190,22 @@ class Engine:
             layer = [output for user in users for output in user.outputs]
         return found
 
-    def _above(self, values: tuple[ir.Value, ...]) -> Values:
-        """What these are computed from, through as many nodes as a pattern of siblings spans."""
-        found: Values = {}
-        layer: Sequence[ir.Value] = values
-        for _ in range(max(self._reach[rule] for rule in self._siblings)):
+    def _near_siblings(self, touched: tuple[ir.Value, ...]) -> dict[ir.Node, None]:
+        """Nodes that read what these are computed from: what siblings have in common."""
+        reach = max(self._reach[rule] for rule in self._siblings)
+        above: dict[ir.Value, None] = {}
+        layer: Sequence[ir.Value] = touched
+        for _ in range(reach + 1):
+            layer = [v for v in layer if v not in above and not is_constant(v)]
+            above |= dict.fromkeys(layer)
             makers = {n: None for value in layer if (n := value.producer()) is not None}
-            layer = [v for n in makers for v in n.inputs if v is not None and v not in found]
-            found |= dict.fromkeys(layer)
+            layer = [v for n in makers for v in n.inputs if v is not None]
+        found: dict[ir.Node, None] = {}
+        layer = list(above)
+        for _ in range(reach):
+            users = {u: None for v in layer for u, _ in v.uses() if u not in found}
+            found |= users
+            layer = [output for user in users for output in user.outputs]
         return found
 
     def _look_at(self, node: ir.Node, distance: int, only: Container[Rule] = ()) -> None:

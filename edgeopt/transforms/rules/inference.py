@@ -10,13 +10,15 @@ from typing import Any, cast
 import numpy as np
 import onnx
 import onnx_ir as ir
-from onnx import defs, helper, numpy_helper, shape_inference
+from onnx import checker, defs, helper, numpy_helper, shape_inference
 
 from edgeopt.transforms.rules.terms import Array, Attribute
 
 Sizes = tuple[int | str | None, ...]
 Typed = tuple[int, Sizes | None]
 """Element type as ONNX numbers it, and sizes; None where the rank is not known."""
+SCALED = frozenset({"Resize"})
+"""Operators whose shapes depend on numbers in floating point."""
 _KNOWN_SIZE = 64
 """Constants of up to so many integers take part by value: shapes, axes, pads."""
 
@@ -44,7 +46,7 @@ def infer(
     small = tuple(
         (index, array.dtype.str, array.shape, array.tobytes())
         for index, array in sorted(constants.items())
-        if array.size <= _KNOWN_SIZE and array.dtype == np.int64
+        if array.size <= _KNOWN_SIZE and (array.dtype == np.int64 or op_type in SCALED)
     )
     written = tuple((name, _frozen(value)) for name, value in sorted(attributes.items()))
     return _inferred(op_type, domain, version, written, tuple(inputs), small, outputs)
@@ -100,7 +102,12 @@ def _inferred(
             data,
             opset_imports=[helper.make_opsetid(domain, version)],
         )
-    except (shape_inference.InferenceError, RuntimeError, ValueError):
+    except (
+        shape_inference.InferenceError,
+        checker.ValidationError,
+        RuntimeError,
+        ValueError,
+    ):
         return nothing
     return tuple(_typed(found[name]) if name in found else None for name in made)
 

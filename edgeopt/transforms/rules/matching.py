@@ -231,6 +231,8 @@ class Search:
         inputs = tuple(node.inputs)
         if any(each is not None for each in inputs[len(call.inputs) :]):
             return self._miss(call.missing or f"{node.op_type} has more inputs", node)
+        if call.missing and len(inputs) < _least(call):
+            return self._miss(call.missing, node)
         inputs = (inputs + (None,) * len(call.inputs))[: len(call.inputs)]
         self._nodes[call] = node
         self._trail.append(call)
@@ -379,6 +381,16 @@ class Search:
                 found[call.value] = bound(Tensor(call.value), node.outputs[0])
         found["readers"] = frozenset(u.op_type for root in roots for u, _ in root.uses())
         return found
+
+
+def _least(call: Call) -> int:
+    """How many inputs a node must have to fit."""
+    needed = [
+        index
+        for index, each in enumerate(call.inputs, start=1)
+        if each is not None and not (isinstance(each, Tensor) and each.optional)
+    ]
+    return max(needed, default=0)
 
 
 def _push(call: Call, inputs: tuple[ir.Value | None, ...], todo: Any) -> Any:

@@ -17,7 +17,7 @@ from edgeopt.core import digest as digests
 from edgeopt.graph.editor import Editor, new_node
 from edgeopt.transforms.rules.facts import plain
 from edgeopt.transforms.rules.folding import Folded, evaluate, once, widened
-from edgeopt.transforms.rules.inference import Typed, infer, record, typed
+from edgeopt.transforms.rules.inference import SCALED, Typed, infer, record, typed
 from edgeopt.transforms.rules.matching import Match
 from edgeopt.transforms.rules.terms import (
     Array,
@@ -44,11 +44,11 @@ def rewrite(editor: Editor, match: Match) -> tuple[ir.Node, ...]:
     terms = match.rule.replacement(match.bindings, match.pattern.arity)
     if len(terms) != len(match.roots):
         raise TypeError(f"{match.rule.name} replaces {len(match.roots)} values by {len(terms)}")
-    writer = Writer(editor, match)
+    writer, head = Writer(editor, match), f"{match.site}/{match.rule.name}"
     values = [writer.root(old, term) for old, term in zip(match.roots, terms, strict=True)]
     editor.insert(writer.nodes, before=_anchor(match))
     for old, new in zip(match.roots, values, strict=True):
-        _replace(editor, old, new, f"{match.site}/{match.rule.name}")
+        _replace(editor, old, new, head, writer.nodes)
     editor.remove_dead(match.nodes.values())
     return tuple(writer.nodes)
 
@@ -138,7 +138,7 @@ class Writer:
             for index, value in enumerate(inputs)
             if value is not None
             and value.const_value is not None
-            and value.dtype == ir.DataType.INT64
+            and (value.dtype == ir.DataType.INT64 or call.op_types[0] in SCALED)
             and not value.is_graph_input()
         }
         types = [None if value is None else typed(value) for value in inputs]
@@ -259,10 +259,11 @@ def _attributes(call: Call) -> dict[str, Any]:
     return made
 
 
-def _replace(editor: Editor, old: ir.Value, new: ir.Value, head: str) -> None:
+def _replace(
+    editor: Editor, old: ir.Value, new: ir.Value, head: str, made: Sequence[ir.Node]
+) -> None:
     """Let a value take the place of a root; one that was there before keeps its own name."""
-    made = new.producer()
-    if made is not None and (new.name or "").startswith(head):
+    if new.producer() in made and (new.name or "").startswith(head):
         editor.replace_value(old, new)
         return
     if not old.is_graph_output():

@@ -1,0 +1,479 @@
+"""What operators of a pattern draw: their attributes, and the shapes of their constants.
+
+Nothing here asks whether a rule's conditions hold: near misses are what finds a condition that is
+missing. An operator that is not in the table takes values of one shape and no attributes.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from edgeopt.testing.rule_sketch import Made, Sketch, Undrawable
+from edgeopt.transforms.rules.terms import (
+    Attribute,
+    Call,
+    Const,
+    Either,
+    Fixed,
+    Literal,
+    Out,
+    Tensor,
+    Term,
+)
+
+Drawn = tuple[list[Made | None], dict[str, Attribute]]
+Shape = tuple[int, ...]
+_PLANES = (3, 5)
+
+
+class Walker:
+    """Turns a pattern into nodes, from its inputs to its roots.
+
+    Args:
+        sketch: The model under way.
+    """
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.sketch = sketch
+        self.draw = sketch.draw
+        self.alike: dict[str, tuple[Shape, dict[str, Attribute]]] = {}
+        self._made: dict[Term, tuple[Made, ...]] = {}
+
+    @property
+    def made(self) -> list[Made]:
+        """Everything that nodes make, in order."""
+        return [m for term, each in self._made.items() if isinstance(term, Call) for m in each]
+
+    def value(self, term: Term | None, hint: Shape) -> Made | None:
+        """What a term is; a new input has the hinted shape, a new constant one that fits it."""
+        if term is None:
+            return None
+        if isinstance(term, Either):
+            return self.value(self.draw.pick(term.options), hint)
+        if isinstance(term, Out):
+            self.value(term.call, hint)
+            return self._made[term.call][term.index]
+        if isinstance(term, Tensor) and term not in self._made:
+            if term.optional and self.draw.integer(0, 2) == 0:
+                return None
+            constant = isinstance(term, Const)
+            made = self.beside(hint) if constant else self.sketch.input(hint)
+            self._made[term] = (made,)
+        if term not in self._made:
+            self._made[term] = self._new(term, hint)
+        return self._made[term][0]
+
+    def some(self, term: Term | None, hint: Shape) -> Made:
+        """As `value`, for an input that cannot be left out.
+
+        Raises:
+            Undrawable: It is left out.
+        """
+        made = self.value(term, hint)
+        if made is None:
+            raise Undrawable("an input is left out")
+        return made
+
+    def given(self, term: Term | None, make: Callable[[], Made]) -> Made | None:
+        """As `const`, also for a variable that need not be a constant."""
+        if isinstance(term, Tensor) and term not in self._made and not term.optional:
+            self._made[term] = (make(),)
+        return self.const(term, make)
+
+    def const(self, term: Term | None, make: Callable[[], Made]) -> Made | None:
+        """The constant that a variable is, made when it is met first; others as `value`."""
+        if not isinstance(term, Const):
+            return self.value(term, make().shape)
+        if term.optional and self.draw.integer(0, 2) == 0:
+            return None
+        if term not in self._made:
+            self._made[term] = (make(),)
+        return self._made[term][0]
+
+    def beside(self, shape: Shape) -> Made:
+        """A constant that can stand beside a value of that shape."""
+        rank = len(shape)
+        options: list[Shape] = [(), (1,), shape, shape[-1:]]
+        if rank > 1:
+            options += [(1, shape[1], *(1,) * (rank - 2)), (shape[1], *(1,) * (rank - 2))]
+        return self.sketch.weights(self.draw.pick(options))
+
+    def _new(self, term: Term, hint: Shape) -> tuple[Made, ...]:
+        if isinstance(term, Fixed):
+            return (self.sketch.constant(term.array),)
+        if isinstance(term, Literal):
+            shape: Shape = self.draw.pick(((), (), (1,)))
+            return (self.sketch.constant(np.full(shape, term.value, self.sketch.dtype)),)
+        assert isinstance(term, Call), "a pattern holds variables, numbers and operators"
+        op_type = self.draw.pick(term.op_types)
+        inputs, attributes = _TABLE.get(op_type, _plain)(self, term, op_type, hint)
+        written = {**attributes, **term.attributes}
+        return self.sketch.node(op_type, inputs, written, term.outputs)
+
+
+def _plain(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    """Values of one shape, or ones that broadcast to it."""
+    del op_type
+    order = sorted(range(len(call.inputs)), key=lambda i: isinstance(call.inputs[i], Const))
+    made: dict[int, Made | None] = {}
+    shape = hint
+    for index in order:
+        term = call.inputs[index]
+        wide = shape if not made or w.sketch.often() else _narrowed(w, shape)
+        made[index] = w.value(term, wide)
+        found = made[index]
+        if found is not None and not isinstance(term, Const | Literal):
+            shape = found.shape
+    return [made[index] for index in range(len(call.inputs))], {}
+
+
+def _narrowed(w: Walker, shape: Shape) -> Shape:
+    """A shape that broadcasts to another."""
+    kept = shape[w.draw.integer(0, len(shape)) :] if w.draw.integer(0, 1) else shape
+    return tuple(1 if w.draw.integer(0, 1) else size for size in kept)
+
+
+def _planes(w: Walker, term: Term | None, hint: Shape) -> Made:
+    low, high = _PLANES
+    shape = hint if low <= len(hint) <= high else (2, 4, 6, 5)
+    made = w.some(term, shape)
+    if made.rank < low:
+        raise Undrawable("no planes")
+    return made
+
+
+def _window(w: Walker, spatial: int) -> dict[str, Attribute]:
+    """Strides, pads and dilations, often those of a plain layer, or left out."""
+    draw, found = w.draw, dict[str, Attribute]()
+    if not w.sketch.often():
+        found["strides"] = [draw.pick((1, 2, 2)) for _ in range(spatial)]
+    if not w.sketch.often():
+        found["dilations"] = [draw.pick((1, 2)) for _ in range(spatial)]
+    kind = draw.integer(0, 7)
+    if kind in (0, 1):
+        found["pads"] = [draw.integer(0, 1) for _ in range(2 * spatial)]
+    elif kind == 2:
+        found["pads"] = [1] * (2 * spatial)
+    elif kind == 3 and "dilations" not in found:
+        found["auto_pad"] = draw.pick(("SAME_UPPER", "SAME_LOWER", "VALID"))
+    return found
+
+
+def _conv(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    x = _planes(w, call.inputs[0], hint)
+    channels, spatial = x.shape[1], x.rank - 2
+    known = w.alike.get(op_type)
+    if known is not None and len(known[0]) == spatial and w.sketch.often():
+        kernel, attributes = known[0], dict(known[1])
+        if channels % int(str(attributes.get("group", 1))):
+            attributes.pop("group")
+    else:
+        kernel = tuple(w.draw.pick((1, 1, 1, 2, 3)) for _ in range(spatial))
+        if w.sketch.often():
+            kernel = kernel[:1] * spatial
+        attributes = _window(w, spatial)
+        if not w.sketch.often():
+            attributes["group"] = w.draw.pick([g for g in (1, 2, 3, 4, 6) if channels % g == 0])
+        if w.draw.integer(0, 1):
+            attributes["kernel_shape"] = list(kernel)
+        w.alike[op_type] = kernel, attributes
+    group = int(str(attributes.get("group", 1)))
+    turned = op_type == "ConvTranspose"
+    made = w.draw.pick((1, 2, 3)) if group > 1 else w.draw.pick((1, 2, 4, channels))
+    outer = group * made
+    if turned:
+        attributes.pop("auto_pad", None)
+    shape = (channels, made, *kernel) if turned else (outer, channels // group, *kernel)
+    weight = w.const(call.inputs[1], lambda: w.sketch.weights(shape))
+    if weight is not None:
+        outer = weight.shape[1] * group if turned else weight.shape[0]
+    inputs = [x, weight]
+    if len(call.inputs) > 2:
+        inputs.append(w.const(call.inputs[2], lambda: w.sketch.weights((outer,))))
+    return inputs, attributes
+
+
+def _pool(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    x = _planes(w, call.inputs[0], hint)
+    if op_type.startswith("Global"):
+        return [x, *(None for _ in call.inputs[1:])], {}
+    spatial = x.rank - 2
+    attributes = _window(w, spatial)
+    # A window that is larger than what it slides over is an error that the runtime does not see.
+    attributes["kernel_shape"] = [min(w.draw.pick((1, 2, 3, 5)), *x.shape[2:])] * spatial
+    if "dilations" in attributes and max(x.shape[2:]) < 2 * x.rank:
+        attributes.pop("dilations")
+    if op_type == "AveragePool":
+        attributes.pop("dilations", None)
+        if w.draw.integer(0, 1):
+            attributes["count_include_pad"] = 1
+    if w.draw.integer(0, 5) == 0 and "auto_pad" not in attributes:
+        attributes["ceil_mode"] = 1
+    return [x], attributes
+
+
+def _batchnorm(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[0], hint if len(hint) > 1 else (2, 4))
+    rows = [
+        w.const(term, lambda i=i: w.sketch.weights(x.shape[1:2], positive=i == 4))
+        for i, term in enumerate(call.inputs[1:], start=1)
+    ]
+    epsilon: dict[str, Attribute] = {"epsilon": 1e-3} if w.draw.integer(0, 1) else {}
+    return [x, *rows], epsilon
+
+
+def _gemm(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[0], (hint[0] if hint else 2, hint[-1] if hint else 3))
+    if x.rank != 2:
+        raise Undrawable("no matrix")
+    attributes: dict[str, Attribute] = {}
+    for name, values in (("transA", (0, 1)), ("transB", (0, 1)), ("alpha", (1.0, 0.5, 2.0))):
+        if not w.sketch.often():
+            attributes[name] = w.draw.pick(values)
+    if w.draw.integer(0, 2) == 0:
+        attributes["beta"] = w.draw.pick((1.0, 0.5, 0.0))
+    rows, inner = x.shape[::-1] if attributes.get("transA") else x.shape
+    columns = w.draw.pick((1, 2, 3, inner))
+    shape = (columns, inner) if attributes.get("transB") else (inner, columns)
+    weight = w.const(call.inputs[1], lambda: w.sketch.weights(shape))
+    biases: list[Shape] = [(columns,), (columns,), (), (1, columns), (rows, columns)]
+    inputs = [x, weight]
+    if len(call.inputs) > 2:
+        inputs.append(w.const(call.inputs[2], lambda: w.sketch.weights(w.draw.pick(biases))))
+    return inputs, attributes
+
+
+def _matmul(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    one, other = call.inputs
+    shape = hint if len(hint) > 1 else (2, 3)
+    if isinstance(one, Const) and not isinstance(other, Const):
+        right = w.some(other, shape)
+        inner = right.shape[-2] if right.rank > 1 else right.shape[0]
+        return [w.const(one, lambda: w.sketch.weights((w.draw.integer(1, 4), inner))), right], {}
+    left = w.some(one, shape)
+    inner, columns = left.shape[-1], w.draw.pick((1, 2, 4, left.shape[-1]))
+    shapes: list[Shape] = [(inner, columns)] * 4 + [(*left.shape[:-2], inner, columns), (inner,)]
+    wanted = w.draw.pick(shapes)
+    return [left, w.const(other, lambda: w.sketch.weights(wanted))], {}
+
+
+def _reduce(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    x = w.some(call.inputs[0], hint)
+    rank = x.rank
+    spatial = tuple(range(2, rank))
+    options = [each for each in ((-1,), (1,), (rank - 1,), spatial, spatial, (0,), (1, 2)) if each]
+    axes = [axis for axis in w.draw.pick(options) if -rank <= axis < rank]
+    attributes: dict[str, Attribute] = {}
+    if w.draw.integer(0, 1):
+        attributes["keepdims"] = w.draw.pick((0, 1))
+    as_input = w.sketch.opset >= (13 if op_type == "ReduceSum" else 18)
+    inputs: list[Made | None] = [x]
+    if as_input and len(call.inputs) > 1:
+        inputs.append(w.const(call.inputs[1], lambda: w.sketch.integers(*axes)))
+    elif not as_input and axes:
+        attributes["axes"] = axes
+    return inputs, attributes
+
+
+def _along(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    x = w.some(call.inputs[0], hint if hint else (3,))
+    attributes: dict[str, Attribute] = {}
+    if w.sketch.often():
+        attributes["axis"] = w.draw.pick((-1, -1, x.rank - 1, min(1, x.rank - 1), 0))
+    if op_type.startswith("Arg") and w.draw.integer(0, 1):
+        attributes["keepdims"] = w.draw.pick((0, 1))
+    return [x], attributes
+
+
+def _concat(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    first = w.some(call.inputs[0], hint if len(hint) > 1 else (2, 3))
+    axis = w.draw.pick((1, 1, 1, -1, 0, first.rank - 1))
+    inputs: list[Made | None] = [first]
+    for term in call.inputs[1:]:
+        shape = list(first.shape)
+        shape[axis] = w.draw.pick((1, 2, shape[axis]))
+        inputs.append(w.some(term, tuple(shape)))
+    return inputs, {"axis": axis}
+
+
+def _split(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    count, fresh = call.outputs, isinstance(call.inputs[0], Tensor)
+    axis = w.draw.pick((1, 1, 0, -1)) if len(hint) > 1 else 0
+    parts = [w.draw.integer(1, 3)] * count if w.draw.integer(0, 1) else []
+    parts = parts or [w.draw.integer(1, 3) for _ in range(count)]
+    shape = list(hint or (1,))
+    if fresh:
+        shape[axis] = sum(parts)
+    x = w.some(call.inputs[0], tuple(shape))
+    if x.shape[axis] != sum(parts):
+        parts = [x.shape[axis] // count] * count
+    attributes: dict[str, Attribute] = {"axis": axis} if axis or w.draw.integer(0, 1) else {}
+    sizes = w.const(call.inputs[1], lambda: w.sketch.integers(*parts)) if call.inputs[1:] else None
+    if sizes is None and w.sketch.opset >= 18:
+        attributes["num_outputs"] = count
+    return [x, sizes], attributes
+
+
+def _transpose(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[0], hint)
+    order = list(range(x.rank))
+    left: list[int] = []
+    if x.rank == 6 and w.sketch.often():
+        left = list(w.draw.pick(((0, 3, 4, 1, 5, 2), (0, 1, 4, 2, 5, 3), (0, 3, 5, 1, 2, 4))))
+        order = []
+    while order:
+        left.append(order.pop(w.draw.integer(0, len(order) - 1)))
+    return [x], {"perm": left} if w.sketch.often() else {}
+
+
+def _shaped(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    """A value, and integers that say what shape, repetitions, padding or axes it gets."""
+    x = w.some(call.inputs[0], hint)
+    made = w.given(call.inputs[1], lambda: w.sketch.integers(*_numbers(w, op_type, x.shape)))
+    rest = [w.value(term, ()) for term in call.inputs[2:]]
+    return [x, made, *rest], {}
+
+
+def _numbers(w: Walker, op_type: str, shape: Shape) -> Sequence[int]:
+    rank = len(shape)
+    if op_type == "Reshape" and rank in (4, 6) and w.draw.integer(0, 1):
+        return _blocks(w, shape)
+    if op_type == "Reshape":
+        return w.draw.pick(((0, -1), (-1,), (1, *shape), shape, (*shape[:1], -1, 1)))
+    if op_type == "Expand":
+        return [w.draw.pick((1, 2, 3)) if size == 1 else size for size in shape]
+    if op_type == "Tile":
+        return [w.draw.pick((1, 1, 2)) for _ in shape]
+    if op_type == "Pad":
+        return [w.draw.pick((0, 0, 1)) for _ in range(2 * rank)]
+    if op_type == "Squeeze":
+        return [axis for axis, size in enumerate(shape) if size == 1][:1] or [0]
+    return [w.draw.integer(0, rank)]
+
+
+def _blocks(w: Walker, shape: Shape) -> Sequence[int]:
+    """Planes cut into squares of two by two, or put together from them."""
+    if len(shape) == 4:
+        n, c, h, v = shape
+        cut = ((n, 2, 2, c // 4, h, v), (n, c // 4, 2, 2, h, v), (n, c, h // 2, 2, v // 2, 2))
+        return w.draw.pick(cut)
+    n, a, b, c, d, e = shape
+    return w.draw.pick(((n, a, b * c, d * e), (n, a * b * c, d, e)))
+
+
+def _resize(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = _planes(w, call.inputs[0], hint)
+    scales = np.ones(x.rank, np.float32)
+    scales[2:] = w.draw.pick((1.0, 2.0, 2.0, 3.0, 0.5))
+    made = w.sketch.constant(scales)
+    rest: list[Made | None] = [None] * max(0, len(call.inputs) - 1)
+    if len(rest) > 1:
+        rest[1] = w.const(call.inputs[2], lambda: made)
+    if (len(rest) < 2 or rest[1] is None) and len(rest) > 2:
+        sizes = [int(s * f) for s, f in zip(x.shape, scales, strict=True)]
+        rest[2] = w.const(call.inputs[3], lambda: w.sketch.integers(*sizes))
+    mode = w.draw.pick(("nearest", "nearest", "linear", "cubic"))
+    attributes: dict[str, Attribute] = {"mode": mode} if w.sketch.often() else {}
+    if w.draw.integer(0, 1):
+        modes = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+        attributes["coordinate_transformation_mode"] = w.draw.pick(modes)
+    return [x, *rest], attributes
+
+
+def _gather(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[0], hint if hint else (3,))
+    axis = w.draw.integer(0, x.rank - 1)
+    index = w.draw.integer(0, x.shape[axis] - 1)
+    array = np.array(w.draw.pick((index, [index], [0, index])), np.int64)
+    return [x, w.const(call.inputs[1], lambda: w.sketch.constant(array))], {"axis": axis}
+
+
+def _slice(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[0], hint if hint else (3,))
+    axis = w.draw.integer(0, x.rank - 1)
+    start = w.draw.integer(0, x.shape[axis] - 1)
+    end = w.draw.pick((x.shape[axis], w.draw.integer(start, x.shape[axis]) + 1, 2**31))
+    numbers = (start, end, axis, w.draw.pick((1, 1, 1, 2)))
+    rest = [
+        w.const(term, lambda n=n: w.sketch.integers(n))
+        for term, n in zip(call.inputs[1:], numbers, strict=False)
+    ]
+    return [x, *rest], {}
+
+
+def _where(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[1], hint if hint else (3,))
+    sizes = w.draw.pick((x.shape, x.shape[-1:], (*(1,) * (x.rank - 1), *x.shape[-1:])))
+    mask = np.arange(int(np.prod(sizes))).reshape(sizes) % 3 != w.draw.integer(0, 3)
+    number = np.array(w.draw.pick((-1e9, -1e4, 0.0)))
+    number = number.clip(-6e4).astype(w.sketch.dtype)
+    if isinstance(call.inputs[0], Const):
+        condition = w.const(call.inputs[0], lambda: w.sketch.constant(mask))
+    else:
+        condition = w.sketch.input(sizes, "bool")
+    return [condition, x, w.const(call.inputs[2], lambda: w.sketch.constant(number))], {}
+
+
+def _clip(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[0], hint)
+    bounds = (w.draw.pick((0.0, -1.0, 0.5)), w.draw.pick((1.0, 6.0, 0.25)))
+    kind = w.sketch.dtype
+    rest = [
+        w.const(term, lambda b=b: w.sketch.constant(np.array(b, kind)))
+        if not isinstance(term, Literal)
+        else w.sketch.constant(np.array(term.value, kind))
+        for term, b in zip(call.inputs[1:], bounds, strict=False)
+    ]
+    return [x, *rest], {}
+
+
+def _pow(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    x = w.some(call.inputs[0], hint)
+    number = w.draw.pick((2.0, 3.0, 1.0, 0.0, 4.0, 2.5))
+    shape: Shape = w.draw.pick(((), (), (1,), (1,) * (x.rank + 1)))
+    array = np.full(shape, number, w.sketch.dtype)
+    return [x, w.const(call.inputs[1], lambda: w.sketch.constant(array))], {}
+
+
+def _sloped(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    names = {"HardSigmoid": ("alpha", "beta"), "Gelu": (), "Swish": ("alpha",)}
+    attributes: dict[str, Attribute] = {
+        name: w.draw.pick((0.2, 0.5, 1.0, 1 / 6))
+        for name in names.get(op_type, ("alpha",))
+        if w.draw.integer(0, 1)
+    }
+    return [w.some(call.inputs[0], hint)], attributes
+
+
+_TABLE: Mapping[str, Callable[[Walker, Call, str, Shape], Drawn]] = {
+    **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
+    **dict.fromkeys(("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"), _pool),
+    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2"), _reduce),
+    **dict.fromkeys(("Softmax", "LogSoftmax", "ArgMax", "ArgMin", "Flatten"), _along),
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "Pad", "Squeeze", "Unsqueeze"), _shaped),
+    **dict.fromkeys(("LeakyRelu", "Elu", "HardSigmoid", "Swish", "Celu"), _sloped),
+    "BatchNormalization": _batchnorm,
+    "Clip": _clip,
+    "Concat": _concat,
+    "Gather": _gather,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "Pow": _pow,
+    "Resize": _resize,
+    "Slice": _slice,
+    "Split": _split,
+    "Transpose": _transpose,
+    "Where": _where,
+}
