@@ -37,6 +37,8 @@ from edgeopt.transforms.space import GraphSpace
 SENSITIVITY = "sensitivity"
 """Folder of the workspace for the damages of single decisions."""
 FEEDS = 8
+_DISTIL_SHARE, _DISTIL_MOST_S = 0.1, 300.0
+"""Of a study's time what one training may take; there are three of them at most."""
 """Real inputs that the device rotates over while it measures."""
 
 Progress = Callable[[str], None]
@@ -141,7 +143,7 @@ def _wired(
     runtimes = {device.name: _runtime(request, device) for device in devices}
     feeds = sample_feeds(request, subject)
     ceiling = min(device.profile.opset_ceiling for device in devices)
-    workshop = workshop_for(subject, workspace, ceiling, feeds[0])
+    workshop = workshop_for(subject, workspace, ceiling, feeds[0], progress=progress)
     base = None if accuracy is None else accuracy.baseline(accuracy.data.search).value
     objectives = request.objectives_for(subject.metric_name, base)
     study = _study(request, subject, objectives, devices, runtimes, ceiling)
@@ -171,6 +173,7 @@ def _wired(
                 contrib=request.contrib,
                 freeze=frozen.shapes(request.freeze, subject.model),
                 values=frozen.values(request.freeze, subject.model),
+                distil_s=min(_DISTIL_SHARE * request.budget_s, _DISTIL_MOST_S),
             ),
             families=request.families,
             runtime=runtimes[name],

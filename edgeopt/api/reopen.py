@@ -1,7 +1,7 @@
 """Opening a study's model and data again, to rebuild what a recipe says."""
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -85,12 +85,18 @@ def _without_data(model: Model, study: Study, count: int) -> Sequence[Feed]:
 
 
 def workshop_for(
-    subject: Subject, workspace: Workspace, opset_ceiling: int, feed: Feed | None = None
+    subject: Subject,
+    workspace: Workspace,
+    opset_ceiling: int,
+    feed: Feed | None = None,
+    *,
+    progress: Callable[[str], None] | None = None,
 ) -> Workshop:
     """A workshop over a subject, with its calibration data behind it.
 
     Args:
         feed: Stands in for free dimensions where there is no data.
+        progress: Told how far a training is.
     """
     data = subject.data
     part, state = (None, None) if data is None else (data.calibration, data.state)
@@ -103,6 +109,7 @@ def workshop_for(
             broad=None if data is None else data.broad,
             kept=workspace.folder / "calibration",
             data_digest="" if data is None else data.digest,
+            progress=progress,
         ),
         opset_ceiling=opset_ceiling,
         feed=feed if data is None else data.calibration.feeds[0],

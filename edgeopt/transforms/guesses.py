@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from edgeopt.core.action import Choice
+from edgeopt.core.action import Action, Choice
 from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.canonicalize import NAME
 from edgeopt.transforms.choices import scheme_of, switched_on
@@ -17,11 +17,13 @@ HALF = "float16"
 WITH_HALF = frozenset({"exact", "int8_everything"})
 """Standard candidates that are also tried with everything that they leave float in float16."""
 
-GATES, NARROW, NARROWEST = "static_gates", "narrow", "narrowest"
-"""Standard candidates with something pruned: gates held; and every width at its first, or its last
-alternative. All with what repairs them at once."""
+GATES, NARROW, HALF_WIDTH = "static_gates", "narrow", "half_width"
+"""Standard candidates with something pruned: gates held; and every width at its first alternative
+(a quarter removed), or the one nearest to a half. All with what repairs them at once."""
+_HALF_OF_FIRST = 2 / 3
+_GATE, _CHANNELS = "static_gate", "channels_"
 ALWAYS_WITH_PRUNING = frozenset({"repair:least_squares"})
-WITH_TRAINING = frozenset({GATES, NARROW, NARROWEST})
+WITH_TRAINING = frozenset({GATES, NARROW, HALF_WIDTH})
 """Standard candidates that are also tried with a training behind them, where one is offered."""
 
 
@@ -118,17 +120,17 @@ def pruned(choices: Sequence[Choice], macros: Sequence[Choice]) -> dict[str, lis
     The narrow one also in integers: precision is chosen after widths, and pays less the narrower
     the layers are.
     """
-    gates = {choice.name for choice in choices if _holds_gate(choice)}
-    widths = {choice.name for choice in choices if choice.family == "prune"} - gates
+    gates = {choice.name for choice in choices if _does(choice, _GATE)}
+    widths = {choice.name for choice in choices if _does(choice, _CHANNELS)}
     exact = switched(choices, macros, EXACT, named=IN_FLOAT)
     integers = switched(choices, macros, EXACT | {"quantize"})
 
-    def cut(start: Sequence[int], at: int) -> list[int]:
-        """`at` 0 leaves the widths, 1 is the first alternative, -1 the last."""
+    def cut(start: Sequence[int], share: float) -> list[int]:
+        """With widths at a share of their first alternative; at 0 as they are."""
         return [
             1
             if choice.name in gates or choice.name in ALWAYS_WITH_PRUNING
-            else range(len(choice))[at]
+            else _nearest(choice, share)
             if choice.name in widths
             else code
             for choice, code in zip(choices, start, strict=True)
@@ -136,15 +138,32 @@ def pruned(choices: Sequence[Choice], macros: Sequence[Choice]) -> dict[str, lis
 
     found = {GATES: cut(exact, 0)} if gates else {}
     if widths:
-        found |= {NARROW: cut(exact, 1), NARROWEST: cut(exact, -1)}
+        found |= {NARROW: cut(exact, 1), HALF_WIDTH: cut(exact, _HALF_OF_FIRST)}
         if any(choice.family == "quantize" for choice in choices):
             found[f"{NARROW}+quantize"] = cut(integers, 1)
     return found
 
 
-def _holds_gate(choice: Choice) -> bool:
+def _nearest(choice: Choice, share: float) -> int:
+    """The width that keeps nearest to a share of what the first keeps; 0 for a share of 0."""
+    kept = {
+        code: _units(actions[0])
+        for code, actions in enumerate(choice.alternatives)
+        if actions and actions[0].transform.startswith(_CHANNELS)
+    }
+    wanted = share * next(iter(kept.values()))
+    return min(kept, key=lambda code: abs(kept[code] - wanted)) if share else 0
+
+
+def _units(action: Action) -> int:
+    """How many units an action keeps."""
+    return sum(int(part) for part in str(action.get("keep")).split("/"))
+
+
+def _does(choice: Choice, transform: str) -> bool:
+    """Whether an alternative of a prune choice is done by a transform of such a name."""
     actions = [action for alternative in choice.alternatives for action in alternative]
-    return choice.family == "prune" and all(a.transform == "static_gate" for a in actions)
+    return choice.family == "prune" and any(a.transform.startswith(transform) for a in actions)
 
 
 def _in_scheme(choice: Choice, schemes: Sequence[str]) -> int:

@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 SAMPLES = 64
 _HELD_BACK = 4
+_HELD_BACK_MOST = 48
 _NOTHING = 1e-9
 
 
@@ -145,7 +146,7 @@ class Repair:
         feeds = list(mixed(evidence, samples) if self.on_float else evidence.feeds(samples))
         if len(feeds) < 2:
             return Rejection(reason="it takes two calibration samples: one to fit, one to judge")
-        held_back = max(len(feeds) // _HELD_BACK, 1)
+        held_back = min(max(len(feeds) // _HELD_BACK, 1), _HELD_BACK_MOST)
         fresh = feeds[-held_back:]
         constants = Constants(Editor(model.clone()))
         before = _errors(reference, constants.editor.model, fresh)

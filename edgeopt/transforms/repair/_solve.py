@@ -63,7 +63,7 @@ class Sums:
         eye = np.eye(power.shape[1]) * (ridge * spread + _LEAST)[:, None, None]
         given = old.astype(np.float64)
         missing = cross - given @ power
-        step: Floats = np.linalg.solve(power + eye, missing.transpose(0, 2, 1))
+        step = _solution(power + eye, missing.transpose(0, 2, 1))
         weight = given + step.transpose(0, 2, 1)
         if not bias:
             return weight, np.zeros_like(mean_y)
@@ -77,3 +77,9 @@ class Sums:
 
 def _times(matrix: Floats, vector: Floats) -> Floats:
     return np.einsum("gok,gk->go", matrix, vector)
+
+
+def _solution(matrix: Any, right: Any) -> Floats:
+    """Of a system in each group; typed here, since numpy's own types say nothing of it."""
+    solve: Any = np.linalg.solve
+    return solve(matrix, right)

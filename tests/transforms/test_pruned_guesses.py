@@ -1,0 +1,77 @@
+"""First guesses with something pruned, and repairs of pruning in a space."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from edgeopt.core.action import Action, Choice
+from edgeopt.graph.read import read_model
+from edgeopt.store.artifacts import ArtifactStore
+from edgeopt.testing import graphs
+from edgeopt.testing.quantize_exam import evidence_of
+from edgeopt.testing.transform_exam import offer
+from edgeopt.transforms.guesses import HALF_WIDTH, NARROW, first_guesses
+from edgeopt.transforms.repair._torch import is_installed
+from edgeopt.transforms.replay import ActionRejected, Workshop
+from edgeopt.transforms.space import GraphSpace
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    """A chain that can be pruned, with data."""
+    model = graphs.conv_chain((3, 64, 32, 8))
+    return Workshop(
+        read_model(graphs.write(model, tmp_path)),
+        evidence=evidence_of(model, ArtifactStore(tmp_path), graphs.random_feeds(model, 48)),
+        opset_ceiling=17,
+        feed=graphs.random_feeds(model)[0],
+        data_digest="sha256:data",
+    )
+
+
+def _widths(name: str, *kept: int) -> Choice:
+    actions = tuple((Action.of("channels_greedy", name, keep=keep),) for keep in kept)
+    labels = ("off", *map(str, kept))
+    return Choice(name=f"prune:{name}", family="prune", labels=labels, alternatives=((), *actions))
+
+
+def test_widths_are_alike_whatever_each_group_offers() -> None:
+    """A quarter is the first alternative of each; a half is the one nearest to two thirds of it."""
+    choices = [_widths("a", 48, 40, 32, 16), _widths("b", 16), _widths("c", 24, 16)]
+    found = first_guesses(choices, (), None)
+    assert found[NARROW] == [1, 1, 1]
+    assert found[HALF_WIDTH] == [3, 1, 2]
+
+
+def test_pruned_guesses_are_repaired(workshop: Workshop) -> None:
+    """Among the guesses are narrow nets, each with least squares behind what was removed."""
+    space = GraphSpace(workshop, offer())
+    assert "repair:least_squares" in {choice.name for choice in space.choices}
+    found = dict(space.guesses())
+    for name in (NARROW, HALF_WIDTH):
+        names = [action.transform for action in found[name].recipe.actions]
+        assert names.index("channels_greedy") < names.index("least_squares")
+    assert not any("distil" in name for name in found)
+
+
+def test_least_squares_alone_is_no_step(workshop: Workshop) -> None:
+    """It is legal once something was pruned, and not before or after quantization."""
+    space = GraphSpace(workshop, offer())
+    start = space.empty()
+    assert "least_squares" not in {action.transform for action in space.legal(start)}
+    cut = next(a for a in space.legal(start) if a.transform == "channels_greedy")
+    pruned = space.then(start, cut)
+    assert not isinstance(pruned, str)
+    assert "least_squares" in {action.transform for action in space.legal(pruned)}
+    with pytest.raises(ActionRejected, match="nothing was pruned"):
+        workshop.build(workshop.recipe([Action.of("least_squares", "*", samples=8)]))
+
+
+@pytest.mark.skipif(not is_installed(), reason="needs torch: pip install 'edgeopt[rl]'")
+def test_a_training_is_a_guess_where_there_is_time(workshop: Workshop) -> None:
+    """Never a choice: one candidate costs its seconds, which the action says."""
+    space = GraphSpace(workshop, replace(offer(), distil_s=10.0), families=("prune", "repair"))
+    assert "repair:distil" not in {choice.name for choice in space.choices}
+    trained = space._mends(costly=True)  # pyright: ignore[reportPrivateUsage]
+    assert [choice.alternatives[1][0].get("seconds") for choice in trained] == [10.0]
