@@ -8,6 +8,7 @@ COMMANDS = [
     "run",
     "measure",
     "report",
+    "compare",
     "inspect",
     "pick",
     "export",
