@@ -21,7 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeopt.api.gate_measured import Question, decided
+from edgeopt.api.gate_measured import decided
+from edgeopt.api.gate_question import Question
 from edgeopt.core.measurement import Value, Verdict
 from edgeopt.core.model import Model
 from edgeopt.core.samples import Samples
@@ -90,7 +91,7 @@ def simulated(seed: int, slowdown: float, allowed: float, noise: Noise) -> str:
 
     def once() -> Outcome:
         samples = drawn(generator, slowdown, noise)
-        value = Value(value=samples.median, unit="s", interval=samples.ratio, samples=samples)
+        value = Value(value=samples.median, unit="s", samples=samples)
         return Outcome(
             values={"latency": value},
             absent={},

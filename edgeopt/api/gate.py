@@ -39,6 +39,7 @@ def _judged(case: Case, found: Mapping[str, Evidence | Absent]) -> Verdicts:
         digest=case.model.digest,
         base="" if case.base is None else case.base.words,
         findings=findings,
+        left_out=case.left_out,
         code=exit_code(findings, undecided=case.request.undecided),
     )
 

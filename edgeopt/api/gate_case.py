@@ -3,11 +3,10 @@
 import datetime
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from edgeopt.api.gate_base import Base, open_base
-from edgeopt.api.subject import open_subject
 from edgeopt.core.data import DataSet
 from edgeopt.core.model import Model
 from edgeopt.errors import UsageError
@@ -31,6 +30,7 @@ class GateRequest:
         model: Instead of the one in the file; None is that one.
         base: A file or `git:REF`; empty compares with nothing.
         measure: Whether devices are used; without, receipts and files must do.
+        static: Whether only budgets are judged that the file alone decides.
         time_s: For the measurements of each device.
         undecided: What an undecided budget does: `fail` exits 4, `pass` and `report` do not.
         today: Waivers end after their last day.
@@ -42,6 +42,7 @@ class GateRequest:
     model: Path | None = None
     base: str = ""
     measure: bool = True
+    static: bool = False
     time_s: float = 300.0
     undecided: str = "fail"
     today: datetime.date
@@ -72,6 +73,7 @@ class Case:
         base: What it is compared with; None without.
         data: None without, or where nothing needs it.
         receipts: Of the lock.
+        left_out: How many budgets are not looked at.
     """
 
     request: GateRequest
@@ -80,6 +82,7 @@ class Case:
     base: Base | None
     data: DataSet | None
     receipts: tuple[Receipt, ...]
+    left_out: int = 0
 
     @property
     def same(self) -> bool:
@@ -105,26 +108,33 @@ def open_case(
     gate = read_gate(request.config)
     with said_at(gate.place("protocol")):
         protocol_named(gate.protocol)
+    asked = gate
+    if request.static:
+        exact = tuple(budget for budget in gate.budgets if budget.metric.kind == "exact")
+        asked = replace(gate, budgets=exact)
     path = gate.model if request.model is None else request.model
     with said_at(gate.place("model") if request.model is None else ""):
         model = read_model(path)
-    needs_data = any(budget.metric.kind == "scored" for budget in gate.budgets)
+    needs_data = any(budget.metric.kind == "scored" for budget in asked.budgets)
     if gate.metric:
         with said_at(gate.place("metric")):
             ACCURACY.load(gate.metric)
     data = None
-    if gate.data and (needs_data or request.measure):
+    if gate.data and (needs_data or (request.measure and not request.static)):
+        from edgeopt.api.subject import open_subject  # readers of data cost what exact budgets save
+
         with said_at(gate.place("data")):
             data = open_subject(
                 path, data=gate.data, metric=gate.metric or None, seed=0, progress=progress
             ).data
     return Case(
         request=request,
-        gate=gate,
+        gate=asked,
         model=model,
         base=open_base(request.base, path, folder) if request.base else None,
         data=data,
         receipts=read_lock(gate.lock) if receipts else (),
+        left_out=len(gate.budgets) - len(asked.budgets),
     )
 
 

@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from edgeopt.api.accuracy import Accuracy
 from edgeopt.api.gate_case import Case, Progress, said_at
 from edgeopt.api.gate_exact import exact
-from edgeopt.api.gate_measured import Answer, Evidences, Question, measured
-from edgeopt.api.subject import open_subject
+from edgeopt.api.gate_question import Answer, Evidences, Question
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.samples import Interval
 from edgeopt.gate.budget import Budget
@@ -55,6 +53,9 @@ def _asked(
     if not case.request.measure:
         absent = {budget.id: Absent(reason=_without(case, budget)) for budget in budgets}
         return Answer(kind="", evidence=absent)
+    # Only what is measured pays for what devices need: exact budgets are done in a second or two.
+    from edgeopt.api.gate_measured import measured
+
     question = Question(
         config=case.gate.path,
         device=device,
@@ -153,6 +154,9 @@ def _scored(case: Case, progress: Progress) -> Evidence | Absent:
     """Accuracy on the held-out samples, beside the base's on the same ones."""
     if case.data is None:
         return Absent(reason="accuracy needs labelled data: set data in the [gate] table")
+    from edgeopt.api.accuracy import Accuracy
+    from edgeopt.api.subject import open_subject
+
     given = case.model if case.base is None else case.base.model
     subject = open_subject(
         given.path,

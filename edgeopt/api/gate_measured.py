@@ -1,19 +1,18 @@
 """Evidence from a device: fresh, interleaved with the base, and more of it until all is decided."""
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from edgeopt.api.device import Device, open_device
+from edgeopt.api.gate_question import Answer, Evidences, Question
 from edgeopt.api.noise import known_floor
 from edgeopt.api.prepare import FEEDS
 from edgeopt.api.providers import choose_provider
 from edgeopt.core import digest as digests
 from edgeopt.core.candidate import RuntimeSettings
-from edgeopt.core.data import DataSet
 from edgeopt.core.measurement import Failure
-from edgeopt.core.model import Model
 from edgeopt.core.samples import Interval
 from edgeopt.errors import ConfigError, DeviceError, ModelError, UsageError
 from edgeopt.gate.budget import Budget
@@ -35,48 +34,7 @@ _NAMES = {
     "load": "load",
 }
 TIMES_AT_MOST = 8
-Evidences = Mapping[str, Evidence | Absent]
 Undecided = Callable[[Evidences], bool]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """What is measured on one device.
-
-    Args:
-        config: edgeopt.toml; its folder is the project.
-        device: Name.
-        model: Under the gate.
-        base: None measures the model beside itself.
-        budgets: On this device.
-        data: Whose first samples are the inputs; None takes random ones.
-        protocol: Rung of a single measurement.
-        folder: For the agent's bundle and the inputs.
-        time_s: No measurement is begun after so many seconds.
-    """
-
-    config: Path
-    device: str
-    model: Model
-    base: Model | None
-    budgets: Sequence[Budget]
-    data: DataSet | None
-    protocol: str
-    folder: Path
-    time_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a device said.
-
-    Args:
-        kind: Of the device: profile and fingerprint; empty where it does not answer.
-        evidence: By budget id.
-    """
-
-    kind: str
-    evidence: Evidences
 
 
 def measured(question: Question, undecided: Undecided, progress: Callable[[str], None]) -> Answer:
@@ -178,7 +136,8 @@ def _once(device: Device, question: Question) -> Outcome | Failure:
         feeds=_feeds(question),
         settings=settings,
         baseline_settings=settings,
-        protocol=protocol_named(question.protocol),
+        # Where the provider compiles, a change must be larger than between two builds of one file.
+        protocol=replace(protocol_named(question.protocol), fresh_engines=True),
         identical=base.digest == question.model.digest,
         energy=energy_plan(question.protocol, sensors=sensors) if energy else None,
     )

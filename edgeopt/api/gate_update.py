@@ -103,7 +103,9 @@ def _receipts(case: Case, found: Found, kinds: Mapping[str, str]) -> list[str]:
         if isinstance(evidence := found[budget.id], Evidence) and evidence.origin == "measured"
     }
     if not receipts:
-        return []
+        measured = any(budget.metric.kind == "measured" for budget in case.gate.budgets)
+        told = f"{case.gate.lock} is as it was: the very file of the base needs no measurement"
+        return [told] if measured else []
     write_lock(case.gate.lock, tuple(receipts.values()))
     plural = "" if len(receipts) == 1 else "s"
     return [f"{case.gate.lock}: {len(receipts)} receipt{plural} written; commit it"]

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -29,6 +30,9 @@ def check(
     measure: Annotated[
         bool, typer.Option("--measure/--no-measure", help="Use devices, or files and lock alone.")
     ] = True,
+    static: Annotated[
+        bool, typer.Option("--static", help="Only budgets that the file alone decides.")
+    ] = False,
     time: Time = "5m",
     inconclusive: Annotated[
         str, typer.Option(help="What noise left open does: fail (exit 4), pass or report.")
@@ -48,7 +52,8 @@ def check(
     asked = [*(forms or ()), *(["json"] if as_json else ())] or ["text"]
     wanted = [(name, place) for name, _, place in (form.partition("=") for form in asked)]
     renders = [(GATE_FORMATS.load(name), place) for name, place in wanted]
-    verdicts = run(_request(config, model, base, time, measure, inconclusive), _tell)
+    request = _request(config, model, base, time, measure, inconclusive)
+    verdicts = run(replace(request, static=static), _tell)
     trouble = [_say(render(verdicts), place) for render, place in renders]
     _inside_github(verdicts, {name for name, _ in wanted})
     for error in filter(None, trouble):  # after all that could be said was said

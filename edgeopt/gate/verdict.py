@@ -3,6 +3,10 @@
 A limit L with tolerance t is kept where the whole interval lies at or below L (1 + t), missed where
 it lies above, and undecided where it straddles. A change is judged the same way on the interval of
 value over base, with 1 + change + t as its limit. What has no evidence is never a pass.
+
+The gate looks up to eight times, and at each look noise alone may put a 95 % interval beyond a
+limit: with no change allowed, 6 % of a model's runs against itself failed. So a miss is claimed by
+a wider interval, one that noise leaves once in 800 looks.
 """
 
 import datetime
@@ -18,6 +22,9 @@ from edgeopt.units import format_value
 
 Status = Literal["pass", "fail", "waived", "inconclusive", "missing", "device", "incompatible"]
 UNDECIDED = frozenset({"inconclusive"})
+CAUTION = 1.54
+"""The 99.875 % quantile of the normal distribution over its 97.5 %: 1 % for eight looks."""
+_NEARLY = "beyond the limit by less than what noise does in several looks"
 _NO_BASE = (
     "a change is allowed, but nothing is known beside that base model: give --base FILE or "
     "git:REF, and a device to measure on"
@@ -130,10 +137,12 @@ def _limit(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
     allowed = budget.limit * (1 - budget.tolerance if higher else 1 + budget.tolerance)
     interval = found.interval or _exactly(found.value)
     unit = budget.metric.unit
-    text = _text(found.value, found.interval, unit)
-    bound = f"{'at least' if higher else 'at most'} {said(budget.limit, unit)}"
+    text, limit = _text(found.value, found.interval, unit), said(budget.limit, unit)
+    if text == limit and unit == "B" and found.value != budget.limit:  # equal in three digits only
+        text, limit = f"{found.value:,.0f} B", f"{budget.limit:,.0f} B"
+    bound = f"{'at least' if higher else 'at most'} {limit}"
     bound += f" (tolerance {budget.tolerance:.1%})" if budget.tolerance else ""
-    return [(_status(interval, allowed, higher=higher), f"{text}, allowed {bound}")]
+    return [_judged(interval, allowed, f"{text}, allowed {bound}", higher=higher)]
 
 
 def _change(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
@@ -150,7 +159,7 @@ def _change(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
             f"{change.value * 100:+.2f} points [{change.low * 100:+.2f}, {change.high * 100:+.2f}]"
         )
         words = f"{text} against the base, allowed -{budget.change * 100:g} points"
-        return [(_status(change, allowed, higher=True), words)]
+        return [_judged(change, allowed, words, higher=True)]
     change = found.change or _exactly(_over(found.value, found.base))
     allowed = 1 + budget.change + budget.tolerance
     interval = "" if found.change is None else f" [{change.low - 1:+.1%}, {change.high - 1:+.1%}]"
@@ -158,7 +167,7 @@ def _change(budget: Budget, found: Evidence) -> list[tuple[Status, str]]:
     words = f"{change.value - 1:+.1%}{interval} against the base's {base}"
     words += f", allowed +{budget.change:.1%}"
     words += f" (tolerance {budget.tolerance:.1%})" if budget.tolerance else ""
-    return [(_status(change, allowed, higher=False), words)]
+    return [_judged(change, allowed, words, higher=False)]
 
 
 def _over(value: float, base: float) -> float:
@@ -167,12 +176,17 @@ def _over(value: float, base: float) -> float:
     return value / base if base else math.inf
 
 
-def _status(interval: Interval, allowed: float, *, higher: bool) -> Status:
+def _judged(interval: Interval, allowed: float, words: str, *, higher: bool) -> tuple[Status, str]:
     if higher:
         kept, missed = interval.low >= allowed, interval.high < allowed
-    else:
-        kept, missed = interval.high <= allowed, interval.low > allowed
-    return "pass" if kept else "fail" if missed else "inconclusive"
+        return ("pass" if kept else "fail" if missed else "inconclusive"), words
+    if interval.high <= allowed:
+        return "pass", words
+    if interval.low <= allowed:
+        return "inconclusive", words
+    exact = interval.low == interval.value
+    sure = exact or interval.value * (interval.low / interval.value) ** CAUTION > allowed
+    return ("fail", words) if sure else ("inconclusive", f"{words}: {_NEARLY}")
 
 
 def _waived(found: Finding, waiver: Waiver, evidence: Evidence, today: datetime.date) -> Finding:

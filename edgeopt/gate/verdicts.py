@@ -30,6 +30,7 @@ class Verdicts:
         base: Of the base model, in words; empty without one.
         findings: One a budget, in the file's order.
         code: Exit code of the process.
+        left_out: Budgets that were not looked at, since only static ones were asked for.
     """
 
     path: Path
@@ -38,6 +39,7 @@ class Verdicts:
     base: str
     findings: tuple[Finding, ...]
     code: int
+    left_out: int = 0
 
     @property
     def worst_first(self) -> Sequence[Finding]:
@@ -47,13 +49,15 @@ class Verdicts:
     @property
     def headline(self) -> str:
         """One line: how many of each."""
+        rest = f" ({self.left_out} that the file alone does not decide not asked for)"
+        rest = rest if self.left_out else ""
         if not self.findings:
-            return "edgeopt gate: no budgets, so nothing was checked"
+            return f"edgeopt gate: no budgets, so nothing was checked{rest}"
         counts = dict.fromkeys(_ORDER, 0)
         for finding in self.findings:
             counts[finding.status] += 1
         told = ", ".join(f"{n} {WORDS[status]}" for status, n in counts.items() if n)
-        return f"edgeopt gate: {told}"
+        return f"edgeopt gate: {told}{rest}"
 
 
 def sentence(finding: Finding) -> str:

@@ -120,41 +120,38 @@ def test_a_base_out_of_git(repository, edgeopt):
     assert edgeopt("gate", "check", "--base", "git:HEAD~1", cwd=repository).code == 1
 
 
-def test_history_that_is_missing_is_said(repository, edgeopt, tmp_path_factory):
-    """A shallow clone, a revision that never was, a file that is new."""
-    place = tmp_path_factory.mktemp("shallow")
-    _git(place, "clone", "--depth", "1", f"file://{repository}", "clone")
-    shallow = edgeopt("gate", "check", "--base", "git:HEAD~1", cwd=place / "clone")
-    assert shallow.code == 2
-    assert "fetch-depth: 0" in shallow.err
-    assert edgeopt("gate", "check", "--base", "git:nowhere", cwd=repository).code == 2
-    (repository / "other.onnx").write_bytes((repository / "net.onnx").read_bytes())
-    new = edgeopt("gate", "check", "--model", "other.onnx", "--base", "git:HEAD", cwd=repository)
-    assert new.code == 2
-    assert "may be new there" in new.err
-
-
-def test_a_pointer_of_large_file_storage(repository, edgeopt):
-    """What git holds is not the model: the message says how to get it."""
-    model = (repository / "net.onnx").read_bytes()
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 9\n"
-    (repository / "net.onnx").write_text(pointer)
-    _git(repository, "commit", "-am", "pointer")
-    (repository / "net.onnx").write_bytes(model)
-    done = edgeopt("gate", "check", "--base", "git:HEAD", cwd=repository)
-    assert done.code == 2
-    assert "git lfs fetch" in done.err
-
-
 def test_inside_github_it_annotates_and_summarises(project, edgeopt, monkeypatch):
     """By itself, beside the text."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project / "summary.md"))
     _grow(project)
-    done = edgeopt("gate", "check", cwd=project)
+    done = edgeopt("gate", "check", "--json", cwd=project)
     assert done.code == 1
     assert "::error file=edgeopt.toml,line=5" in done.err
+    assert json.loads(done.out)["exit_code"] == 1
     assert "MISSED" in (project / "summary.md").read_text()
+
+
+def test_a_server_knows_files_from_its_root(project, edgeopt):
+    """Below a repository, and with a summary that cannot be written: the verdict stands."""
+    (project / "sub").mkdir()
+    for name in ("edgeopt.toml", "net.onnx"):
+        (project / name).rename(project / "sub" / name)
+    _grow(project / "sub")
+    server = {
+        "GITHUB_ACTIONS": "true",
+        "GITHUB_WORKSPACE": str(project),
+        "GITHUB_STEP_SUMMARY": str(project / "nowhere" / "summary.md"),
+    }
+    unwritable = ("--format", f"junit={project}/nowhere/x.xml", "--format", "text")
+    done = edgeopt("gate", "check", cwd=project / "sub", **server)
+    assert done.code == 1
+    assert "::error file=sub/edgeopt.toml,line=5" in done.err
+    assert "there is no job summary" in done.err
+    done = edgeopt("gate", "check", *unwritable, cwd=project / "sub")
+    assert done.code == 3
+    assert "1 MISSED" in done.out
+    assert "x.xml: it cannot be written" in done.err
 
 
 def test_the_same_model_is_green_without_a_device(project, edgeopt):
@@ -189,13 +186,6 @@ def test_an_unknown_profile_is_said_with_its_line(project, edgeopt):
     done = edgeopt("gate", "check", cwd=project)
     assert done.code == 2
     assert "edgeopt.toml:5" in done.err
-
-
-def test_outside_a_repository_there_is_no_revision(project, edgeopt):
-    """It says what git says."""
-    done = edgeopt("gate", "check", "--base", "git:HEAD", cwd=project)
-    assert done.code == 2
-    assert "not a git repository" in done.err
 
 
 def test_the_devices_of_the_file_from_another_folder(project, edgeopt):

@@ -246,3 +246,12 @@ def test_digests_are_of_content(project: Path):
     _held()(project)
     (project / "net.onnx").rename(project / "moved.onnx")
     assert _code(project, LATENCY, model=project / "moved.onnx") == 0
+
+
+def test_the_static_gate(project: Path):
+    """Only what the file decides; what was left out is said, and nothing at all is no pass."""
+    verdicts = _check(project, SIZE + LATENCY, static=True, measure=True)
+    assert (verdicts.code, len(verdicts.findings)) == (0, 1)
+    assert "1 that the file alone does not decide not asked for" in verdicts.headline
+    assert _code(project, SIZE.replace("200", "100") + LATENCY, static=True) == 1
+    assert _code(project, LATENCY, static=True) == 5

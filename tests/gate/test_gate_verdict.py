@@ -32,7 +32,14 @@ def _changed(low, high):
 
 @pytest.mark.parametrize(
     ("low", "high", "status"),
-    [(0.8, 1.0, "pass"), (1.01, 1.2, "fail"), (0.9, 1.1, "inconclusive"), (1.0, 1.0, "pass")],
+    [
+        (0.8, 1.0, "pass"),
+        (1.1, 1.2, "fail"),
+        (1.01, 1.2, "inconclusive"),
+        (0.9, 1.1, "inconclusive"),
+        (1.0, 1.0, "pass"),
+        (1.01, 1.01, "fail"),
+    ],
 )
 def test_a_limit(low, high, status):
     """Kept where the whole interval is, missed where it lies beyond, else undecided."""
@@ -41,7 +48,7 @@ def test_a_limit(low, high, status):
 
 @pytest.mark.parametrize(
     ("low", "high", "status"),
-    [(0.9, 1.04, "pass"), (1.06, 1.1, "fail"), (1.0, 1.1, "inconclusive")],
+    [(0.9, 1.04, "pass"), (1.07, 1.1, "fail"), (1.06, 1.1, "inconclusive")],
 )
 def test_a_change(low, high, status):
     """Of value over base, with the tolerance on top."""
@@ -193,3 +200,32 @@ def test_another_kind_of_device_is_not_noise():
     """What may pass when noise may is undecided, nothing else."""
     assert exit_code(_findings("pass", "incompatible"), undecided="pass") == 4
     assert exit_code(_findings("inconclusive"), undecided="pass") == 0
+
+
+def test_sizes_that_differ_in_the_fourth_digit():
+    """Are told in full: nobody is told that 164 kB is more than 164 kB."""
+    found = judge(
+        _budget(SIZE, limit=163_900.0), Evidence(value=163_926.0, origin="exact"), today=TODAY
+    )
+    assert found.message == "163,926 B, allowed at most 163,900 B"
+
+
+def test_a_device_that_is_away_stays_trouble():
+    """The lock may only make it worse."""
+    kept = Absent(reason="away", kind="device", instead=_between(0.5, 0.6))
+    assert judge(_budget(limit=1.0), kept, today=TODAY).status == "device"
+    missed = Absent(reason="away", kind="device", instead=_between(2.0, 2.1))
+    found = judge(_budget(limit=1.0), missed, today=TODAY)
+    assert (found.status, found.notes) == ("fail", ("away",))
+
+
+@given(shares=st.lists(st.floats(-0.05, 0.05), min_size=2, max_size=8), limit=st.floats(0.9, 1.1))
+@settings(max_examples=200, deadline=None, derandomize=True)
+def test_a_miss_takes_more_than_a_pass(shares, limit):
+    """What fails lies beyond the limit with its whole 95 % interval, and then some."""
+    low, high = 1 + min(shares), 1 + max(shares)
+    status = judge(_budget(limit=limit), _between(low, high), today=TODAY).status
+    if status == "fail":
+        assert low > limit
+    if high <= limit:
+        assert status == "pass"

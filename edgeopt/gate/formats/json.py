@@ -22,6 +22,7 @@ def document(verdicts: Verdicts) -> dict[str, Any]:
         "model": verdicts.model,
         "model_digest": verdicts.digest,
         "base": verdicts.base or None,
+        "left_out": verdicts.left_out,
         "findings": [_finding(finding, verdicts) for finding in verdicts.findings],
     }
 

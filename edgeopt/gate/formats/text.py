@@ -13,6 +13,10 @@ def render(verdicts: Verdicts) -> str:
         lines += [f"  {'':<14} {note}" for note in finding.notes]
         if finding.status not in ("pass", "waived"):
             lines.append(f"  {'':<14} {place}")
+    missed = next((f.budget.id for f in verdicts.worst_first if f.bad), None)
+    if missed is not None:
+        words = f"`edgeopt gate explain {missed}` says what it means, `edgeopt gate waive {missed}`"
+        lines.append(f"  {words} accepts it for a while")
     return "\n".join(lines)
 
 
