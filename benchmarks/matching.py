@@ -1,6 +1,6 @@
 """What it costs to find the sites of all rules, the first time and after one rewrite.
 
-    python benchmarks/matching.py [--models FOLDER] [--draws 10000] [--seed 0]
+    python benchmarks/matching.py [--models FOLDER] [--sizes 100,1000] [--draws 10000] [--seed 0]
 
 Graphs are a DenseNet and a small transformer (generated with the structure of the real ones, so
 that any length can be made) and, with --models, every .onnx in a folder, repeated side by side to
@@ -15,7 +15,7 @@ import random
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import onnx
@@ -119,9 +119,9 @@ def measure(name: str, graph: ir.Model, seed: int) -> tuple[int, float, float]:
     return nodes, first, apply_ms
 
 
-def growth(make: Callable[[int], onnx.ModelProto], seed: int) -> None:
+def growth(make: Callable[[int], onnx.ModelProto], sizes: Sequence[int], seed: int) -> None:
     """How the cost of the first look grows with the number of nodes."""
-    points = [measure(make.__name__, opened(make(size)), seed)[:2] for size in SIZES]
+    points = [measure(make.__name__, opened(make(size)), seed)[:2] for size in sizes]
     small, large = points[0], points[-1]
     factor = (large[1] / small[1]) / (large[0] / small[0])
     print(f"{make.__name__}: time a node grows {factor:.2f} times from {small[0]} to {large[0]}")
@@ -174,13 +174,14 @@ def main() -> None:
     """Measure, and draw where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--models", type=Path, help="a folder of .onnx files")
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="nodes, generated")
     parser.add_argument("--draws", type=int, default=0)
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     print(f"{len(RULES)} rules: {', '.join(rule.name for rule in RULES)}")
     measure("warm up", opened(densenet(100)), asked.seed)
     for make in (densenet, transformer):
-        growth(make, asked.seed)
+        growth(make, [int(size) for size in asked.sizes.split(",")], asked.seed)
     for path in sorted(asked.models.glob("*.onnx")) if asked.models else ():
         measure(path.stem, repeated(path, 1000), asked.seed)
     if asked.draws and not draw(asked.draws, asked.seed):

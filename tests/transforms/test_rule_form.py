@@ -197,7 +197,10 @@ def test_each_value_of_a_parameter_is_an_action() -> None:
     """Alternatives of one site differ in the action's parameter, and both are right."""
     proto = model("g (float[N,4] x) => (float[N,4] y) { y = Neg(x) }")
     assert sites(turned, proto) == ['turned@1 "y" times=1', 'turned@1 "y" times=2']
-    assert operators(rewritten(turned, proto, 0)) == ["Mul"]
+    graph = rewritten(turned, proto, 0)
+    assert operators(graph) == ["Mul"]
+    # A number stays one: of rank 1 it would give a scalar an axis.
+    assert [tuple(v.shape or "?") for v in graph.graph.initializers.values()] == [()]
     assert operators(rewritten(turned, proto, 1)) == ["Mul", "Mul"]
 
 

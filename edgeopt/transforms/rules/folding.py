@@ -42,7 +42,7 @@ class Folded:
 
     def array(self) -> Array:
         """The value, in its own type."""
-        return np.ascontiguousarray(self.compute().astype(self.dtype.numpy(), copy=False))
+        return np.asarray(self.compute(), self.dtype.numpy(), order="C")
 
     def tensor(self, name: str) -> ir.TensorProtocol:
         """The value as a tensor of a graph, computed when it is asked for."""
