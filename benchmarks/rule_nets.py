@@ -74,6 +74,11 @@ def _root(n: Net, x: str) -> str:
     return n.op("Pow", n.op("Add", n.op("Mul", x, x), n.number(1e-5)), n.number(0.5))
 
 
+def _largest(n: Net, x: str) -> str:
+    best = n.op("ArgMax", n.op("Softmax", x, axis=-1), axis=-1)
+    return n.op("Cast", best, to=onnx.TensorProto.FLOAT)
+
+
 def _scaled(n: Net, x: str) -> str:
     return n.conv2d(n.op("Mul", n.op("Relu", x), n.number(0.5)), (64, 64))
 
@@ -100,7 +105,7 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "prelu_to_leaky": _planes(_prelu),
     "softmax": _tokens(_softmax),
     "logsoftmax": _tokens(lambda n, x: n.op("Log", n.op("Softmax", x, axis=-1))),
-    "argmax_of_logits": _tokens(lambda n, x: n.op("ArgMax", n.op("Softmax", x, axis=-1), axis=-1)),
+    "argmax_of_logits": _tokens(_largest),
     "depth_to_space": _planes(_shuffle),
     "where_to_sum": _tokens(_mask),
     "blocks_to_groups": _planes(_blocks),

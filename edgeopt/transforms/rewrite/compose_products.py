@@ -142,6 +142,24 @@ def _sum(node: ir.Node) -> _Linear | None:
     return made if other.bias is None else _plus(made, other.bias)
 
 
+def _count(node: ir.Node | None, *, top: bool = True) -> int:
+    """Products with constants that a reading of a node can hold at most."""
+    if node is None or node.domain or not (top or sole_user(node.outputs[0])):
+        return 0
+    if node.op_type in {"MatMul", "Gemm"}:
+        weight = node.inputs[1]
+        constant = weight is not None and weight.const_value is not None
+        return 1 + _behind_input(node, 0) if constant else 0
+    if node.op_type == "Add":
+        return _behind_input(node, 0) + _behind_input(node, 1)
+    return max(_behind_input(node, 0), _behind_input(node, 1)) if node.op_type == "Mul" else 0
+
+
+def _behind_input(node: ir.Node, index: int) -> int:
+    value = input_of(node, index)
+    return 0 if value is None else _count(value.producer(), top=False)
+
+
 def _match(root: ir.Node) -> tuple[ir.Node, _Linear] | Rejection:
     found = _found(root)
     user = sole_user(root.outputs[0])
@@ -154,7 +172,8 @@ def _found(root: ir.Node) -> _Linear | Rejection:
     source = input_of(root, 0)
     if source is None or source.dtype != ir.DataType.FLOAT:
         return refuse("it is not in float32", root)
-    found = _reading(root.outputs[0], top=True)
+    # Counted first: reading computes weights.
+    found = _reading(root.outputs[0], top=True) if _count(root) >= _TWO else None
     if found is None or found.weight is None or found.products < _TWO:
         return refuse("it is no chain or sum of two products with constants", root)
     if found.weight.size > found.cost:
