@@ -12,7 +12,7 @@ from edgeopt.report.page_points import KINDS, axes, columns, default_axes, rows
 
 Spec = dict[str, Any]
 Axes = Mapping[str, Mapping[str, Any]]
-COLORS = ("#2a78c8", "#7d8794", "#7d8794", "#d1495b", "#b07c10", "#0f8a6d")
+COLORS = ("#2a78c8", "#7d8794", "#8f6bb3", "#d1495b", "#b07c10", "#0f8a6d")
 SHAPES = ("circle", "circle", "circle", "diamond", "square", "triangle-up")
 _RAMP = ("#e0982f", "#c4587a", "#3f62c9")
 """Of middling lightness from end to end: read on white and on black."""
@@ -227,12 +227,8 @@ def _marks(x: Spec, y: Spec, shade: str, title: str) -> list[Spec]:
 def colours(shade: str, title: str) -> Spec:
     """The channel of a colour that tells what a point is, or how much it has of something."""
     if shade == "kind":
-        return {
-            "field": "c",
-            "type": "nominal",
-            "scale": {"domain": list(KINDS), "range": list(COLORS)},
-            "legend": None,
-        }
+        scale = {"domain": list(KINDS), "range": list(COLORS)}
+        return {"field": "kind", "type": "nominal", "scale": scale, "legend": _kinds(shade)}
     return {
         "field": "c",
         "type": "quantitative",
@@ -247,25 +243,15 @@ def colours(shade: str, title: str) -> Spec:
 
 
 def _shape(shade: str) -> Spec:
-    """With a legend of what the shapes say; where colour tells the standing too, of all."""
-    shown = list(KINDS) if shade == "kind" else list(KINDS[3:])
-    legend = {
-        "title": None,
-        "orient": "bottom",
-        "direction": "horizontal",
-        "columns": 3,
-        "values": shown,
-        "symbolFillColor": "#7d8794",
-        "symbolStrokeColor": "#7d8794",
-    }
-    if shade == "kind":
-        pairs = zip(KINDS, COLORS, strict=True)
-        cases = " : ".join(f"datum.value === '{kind}' ? '{c}'" for kind, c in pairs)
-        fill = {"expr": f"{cases} : 'grey'"}
-        hollow = {"expr": f"datum.value === '{KINDS[2]}' ? 'transparent' : {cases} : 'grey'"}
-        legend |= {"symbolFillColor": hollow, "symbolStrokeColor": fill}
     scale = {"domain": list(KINDS), "range": list(SHAPES)}
-    return {"field": "kind", "type": "nominal", "scale": scale, "legend": legend}
+    return {"field": "kind", "type": "nominal", "scale": scale, "legend": _kinds(shade)}
+
+
+def _kinds(shade: str) -> Spec:
+    """A legend of what the shapes say; where colour tells the standing too, of all."""
+    shown = list(KINDS) if shade == "kind" else list(KINDS[3:])
+    place = {"orient": "bottom", "direction": "horizontal", "columns": 3}
+    return {"title": None, **place, "values": shown}
 
 
 def _ring(x: Spec, y: Spec) -> Spec:
@@ -316,6 +302,7 @@ LABELS: Spec = {
             "size": {"signal": "[width + 12, height]"},
             "anchor": ["top", "bottom", "right", "left"] * 3,
             "offset": [1] * 4 + [14] * 4 + [28] * 4,
+            # Avoiding the marks themselves needs a canvas, which drawing without a browser lacks.
             "avoidBaseMark": False,
         }
     ],

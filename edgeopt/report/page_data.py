@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from edgeopt.report.alignment import aligned
-from edgeopt.report.figures import LABELS, Axes, specification
+from edgeopt.report.figures import COLORS, LABELS, Axes, specification
 from edgeopt.report.layers import rows
 from edgeopt.report.page_points import KINDS, axes, columns, default_axes
 
@@ -18,6 +18,7 @@ def page_data(document: Document) -> dict[str, Any]:
         "study": document["study"]["id"],
         "axes": known,
         "kinds": KINDS,
+        "colors": COLORS,
         "shown": default_axes(known) if known else [],
         "specs": _specifications(known) if known else None,
         "labels": LABELS,

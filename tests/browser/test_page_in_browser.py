@@ -95,6 +95,9 @@ def test_another_axis_draws_another_figure(tab: Tab) -> None:
     choose("c", "kind")
     tab.until(lambda: drawn() == "peak_memory accuracy kind", "the figure was not drawn again")
     assert tab.run(titles).count("peak memory, MB (less is better)") == len(DEVICES)
+    legends = "[...document.querySelectorAll('.plot .role-legend-label')].map((l) => l.textContent)"
+    assert "".join(tab.run(legends)).count("beside the front") == len(DEVICES)
+    assert tab.told("Runtime.consoleAPICalled") == []
     choose("x", "ratio")
     choose("c", "size")
     tab.until(lambda: drawn() == "ratio accuracy size", "the figure was not drawn again")

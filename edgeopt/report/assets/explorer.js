@@ -47,7 +47,7 @@ function figureSpec(device, width, ends) {
       if (ends) encoding.scale = { zero: false, nice: false, domain: ends[channel] };
     }
     const legend = layer.encoding?.color?.legend;
-    if (legend?.title !== undefined && shade !== "kind") legend.title = report.axes[shade].title;
+    if (legend && shade !== "kind") legend.title = report.axes[shade].title;
     layer.layer?.forEach(walk);
   };
   walk(spec);

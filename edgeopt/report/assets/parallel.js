@@ -147,7 +147,7 @@ function drawLines(svg, names) {
     const told = found.front[index] || found.kinds[index] >= 3;
     const kind = found.kinds[index];
     const color = many ? DEVICE_COLORS[device % DEVICE_COLORS.length]
-      : ["#2a78c8", "#7d8794", "#7d8794", "#d1495b", "#b07c10", "#0f8a6d"][kind];
+      : report.colors[kind];
     const line = draw("polyline", {
       points: points.join(" "), stroke: color,
       class: `line${told ? " told" : ""}${found.kept[index] ? "" : " hollow"}`,
@@ -161,7 +161,7 @@ function drawLines(svg, names) {
 function drawKey(svg, y) {
   const named = report.devices.length > 1
     ? report.devices.map((found, device) => [found.name, DEVICE_COLORS[device % DEVICE_COLORS.length]])
-    : [["front", "#2a78c8"], ["beside it", "#7d8794"], ["given model", "#d1495b"], ["usual way", "#b07c10"], ["shipped today", "#0f8a6d"]];
+    : report.kinds.map((kind, place) => [kind, report.colors[place]]);
   let x = 16;
   for (const [name, color] of named) {
     svg.append(draw("line", { x1: x, x2: x + 20, y1: y - 4, y2: y - 4, stroke: color, "stroke-width": 2.5 }),
