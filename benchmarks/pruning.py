@@ -155,7 +155,7 @@ class Bench:
         if not pruned:
             made.note = "nothing of it can be removed in blocks of this device"
             return made
-        mend = [] if repair == NONE else [Action.of("least_squares", "*", samples=128)]
+        mend = [] if repair == NONE else [Action.of("least_squares", "*", samples=256)]
         if repair == TRAINED:
             mend.append(Action.of("distil", "*", samples=512, seconds=float(self.distil_s)))
         self.workshop.read(self.workshop.recipe([*self.exact, *pruned]), lenient=True)

@@ -165,7 +165,7 @@ def _evidence(model: onnx.ModelProto, store: ArtifactStore, **more: object) -> S
     return Statistics(part, store, **more)  # pyright: ignore[reportArgumentType]
 
 
-ACTION = Action.of("distil", "*", samples=96, seconds=0.6)
+ACTION = Action.of("distil", "*", samples=96, seconds=200.0, steps=120)
 
 
 @pytest.mark.parametrize("int8", [False, True])

@@ -6,7 +6,6 @@ where the outputs do not come nearer to the float ones, it is refused. What it c
 constants, so the structure stays; they are kept as an artifact, and a replay only loads them.
 """
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,6 +25,7 @@ Floats = npt.NDArray[np.float64]
 SAMPLES = 64
 _HELD_BACK = 4
 _HELD_BACK_MOST = 48
+_SHIFTED = 4
 _NOTHING = 1e-9
 
 
@@ -187,11 +187,15 @@ def output_error(reference: ir.Model, model: ir.Model, feeds: Sequence[Feed]) ->
 
 
 def mixed(evidence: Evidence, count: int) -> Sequence[Feed]:
-    """Calibration samples, every other one under the built-in shifts where there are such."""
-    shifted = evidence.broad(count // 2)
-    plain = evidence.feeds(count - len(shifted))
-    longest = itertools.zip_longest(plain, shifted)
-    return [feed for pair in longest for feed in pair if feed is not None]
+    """Calibration samples, every fourth one under a built-in shift where there are such.
+
+    No sample is there twice, so that those held back are new.
+    """
+    plain, shifted = evidence.feeds(count), evidence.broad(count)
+    return [
+        shifted[index] if index % _SHIFTED == _SHIFTED - 1 and index < len(shifted) else feed
+        for index, feed in enumerate(plain)
+    ]
 
 
 def _is_pruned(model: ir.Model, reference: ir.Model | None) -> bool:

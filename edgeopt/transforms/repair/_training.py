@@ -4,8 +4,8 @@ What is looked at and kept is the running mean of the weights, which is far stea
 
 It ends when its seconds are used up, or when a slice of samples that it never trains on has not
 come nearer for some time. The seconds are those of one core at work (thread time), so that a busy
-machine makes it later and not worse. What was reached is written down now and then; the same
-training goes on from there.
+machine makes it later and not worse, up to three times as long by the clock. What was reached is
+written down now and then; the same training goes on from there.
 """
 
 import hashlib
@@ -36,7 +36,8 @@ _MEMORY = 0.98
 _CLIP = 1.0
 _FRESH_SHARE = 5
 _FRESH_MOST = 64
-_STEPS_MOST = 20_000
+STEPS_MOST = 20_000
+_CLOCK_SHARE = 3.0
 
 
 @dataclass(kw_only=True)
@@ -52,6 +53,7 @@ class Training:
         seconds: Of one core, at most.
         tell: Told how far it is.
         kept: Where an unfinished training is written; None nowhere.
+        steps_most: It ends after so many, whatever time is left.
     """
 
     student: TorchGraph
@@ -62,7 +64,7 @@ class Training:
     seconds: float
     tell: Callable[[str], None]
     kept: Path | None = None
-    steps_most: int = _STEPS_MOST
+    steps_most: int = STEPS_MOST
 
     def __post_init__(self) -> None:
         held = min(max(len(self.feeds) // _FRESH_SHARE, 1), _FRESH_MOST)
@@ -70,6 +72,7 @@ class Training:
         self._names = [head.name for head in self.ends] + list(self.between)
         self._batch = BATCH if self._takes_batches() else 1
         self._step, self._used, self._since = 0, 0.0, 0
+        self._begun_s = time.monotonic()
         self._optimizer = torch().optim.AdamW(
             list(self.student.weights.values()), lr=RATE, weight_decay=0.0
         )
@@ -82,6 +85,7 @@ class Training:
         begun = self._best = self._loss()
         self._weights = self._mean = self.student.arrays()
         begun = self._resumed(begun)
+        self._begun_s = time.monotonic()
         looked = self._progress()
         while self._progress() < 1.0 and self._since < _PATIENCE:
             start = time.thread_time()
@@ -96,7 +100,9 @@ class Training:
         return self._best / max(begun, 1e-12)
 
     def _progress(self) -> float:
-        return max(self._used / self.seconds, self._step / self.steps_most)
+        """0 to 1, by whatever ends it first."""
+        clock = (time.monotonic() - self._begun_s) / (_CLOCK_SHARE * self.seconds)
+        return max(self._used / self.seconds, self._step / self.steps_most, clock)
 
     def _look(self, begun: float) -> None:
         now = self.student.arrays()

@@ -8,8 +8,8 @@ initializers that they came from, as an artifact of the recipe. It is the second
 squares first, and gates held at their mean lose nothing any more that a minute of it does not
 bring back.
 
-A site says its price: `seconds` of one core. It must not be used where an operator has no torch
-form here; the refusal names it.
+A site says its price: `seconds` of one core; a recipe may also end it after some `steps`. It must
+not be used where an operator has no torch form here; the refusal names it.
 """
 
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ def _distil(fitting: Fitting) -> None:
     from edgeopt.transforms.repair._torch import one_thread
     from edgeopt.transforms.repair._torch_graph import TorchGraph, check
     from edgeopt.transforms.repair._torch_operators import Uncovered
-    from edgeopt.transforms.repair._training import Training, identity
+    from edgeopt.transforms.repair._training import STEPS_MOST, Training, identity
 
     model, given, action = fitting.model, fitting.reference, fitting.action
     with one_thread():
@@ -63,6 +63,7 @@ def _distil(fitting: Fitting) -> None:
             between=taps(given, model),
             feeds=fitting.feeds,
             seconds=float(action.get("seconds")),
+            steps_most=int(action.get("steps", STEPS_MOST)),
             tell=fitting.evidence.tell,
             kept=None if folder is None else folder / f"distil-{name}.state",
         ).run()
