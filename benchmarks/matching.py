@@ -4,7 +4,7 @@
 
 Graphs are a DenseNet and a small transformer (generated with the structure of the real ones, so
 that any length can be made) and, with --models, every .onnx in a folder, repeated side by side to
-1,000 nodes. Times are CPU
+1,000 nodes or more. Times are CPU
 seconds of this process, medians of several rounds; CPU time hardly depends on what else runs.
 With --draws, random models of every rule's pattern are rewritten at every site and compared with
 the runtime, optimizations off: no wrong result is the claim, and the seeds are printed.
@@ -128,15 +128,16 @@ def growth(make: Callable[[int], onnx.ModelProto], sizes: Sequence[int], seed: i
 
 
 def repeated(path: Path, nodes: int) -> ir.Model:
-    """A real model beside itself, on the same weights, until there are so many nodes."""
+    """A real model beside itself until there are at least so many nodes."""
     graph = normalize(open_graph(path))
     model = onnx.ModelProto.FromString(to_bytes(graph))
     whole = onnx.ModelProto()
     whole.CopyFrom(model)
-    while len(whole.graph.node) + len(model.graph.node) <= nodes:
+    while len(whole.graph.node) < nodes:
         prefix = f"r{len(whole.graph.node)}/"
-        copy = onnx.compose.add_prefix(model, prefix, rename_initializers=False).graph
+        copy = onnx.compose.add_prefix(model, prefix).graph
         whole.graph.node.extend(copy.node)
+        whole.graph.initializer.extend(copy.initializer)
         whole.graph.value_info.extend(copy.value_info)
         whole.graph.input.extend(copy.input)
         whole.graph.output.extend(copy.output)

@@ -163,7 +163,7 @@ def _conv(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     x = _planes(w, call.inputs[0], hint)
     channels, spatial = x.shape[1], x.rank - 2
     known = w.alike.get(op_type)
-    if known is not None and len(known[0]) == spatial and w.sketch.often():
+    if known is not None and len(known[0]) == spatial and w.draw.integer(0, 1):
         kernel, attributes = known[0], dict(known[1])
         if channels % int(str(attributes.get("group", 1))):
             attributes.pop("group")
@@ -173,13 +173,14 @@ def _conv(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
             kernel = kernel[:1] * spatial
         attributes = _window(w, spatial)
         if not w.sketch.often():
-            attributes["group"] = w.draw.pick([g for g in (1, 2, 3, 4, 6) if channels % g == 0])
+            groups = (1, 2, 3, 4, 6, channels, channels)
+            attributes["group"] = w.draw.pick([g for g in groups if channels % g == 0])
         if w.draw.integer(0, 1):
             attributes["kernel_shape"] = list(kernel)
         w.alike[op_type] = kernel, attributes
     group = int(str(attributes.get("group", 1)))
     turned = op_type == "ConvTranspose"
-    made = w.draw.pick((1, 2, 3)) if group > 1 else w.draw.pick((1, 2, 4, channels))
+    made = w.draw.pick((1, 1, 2, 3)) if group > 1 else w.draw.pick((1, 2, 4, channels))
     outer = group * made
     if turned:
         attributes.pop("auto_pad", None)
@@ -361,10 +362,12 @@ def _blocks(w: Walker, shape: Shape) -> Sequence[int]:
     """Planes cut into squares of two by two, or put together from them."""
     if len(shape) == 4:
         n, c, h, v = shape
-        cut = ((n, 2, 2, c // 4, h, v), (n, c // 4, 2, 2, h, v), (n, c, h // 2, 2, v // 2, 2))
+        cut = [(n, c, h // 2, 2, v // 2, 2)]
+        if c % 4 == 0:
+            cut += [(n, 2, 2, c // 4, h, v), (n, c // 4, 2, 2, h, v)]
         return w.draw.pick(cut)
     n, a, b, c, d, e = shape
-    return w.draw.pick(((n, a, b * c, d * e), (n, a * b * c, d, e)))
+    return w.draw.pick(((n, a, b * c, d * e), (n, a, b * c, d * e), (n, a * b * c, d, e)))
 
 
 def _resize(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:

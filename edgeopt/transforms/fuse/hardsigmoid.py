@@ -11,6 +11,8 @@ thread).
 It must not fire for a falling line (a <= 0), where the clipped value is used elsewhere too, for
 a plain Clip(x, 0, 1) (which runtimes fuse as it is), where the product with x makes it a hard swish
 (`hardswish` takes both at once), or on double precision.
+It is imperative: the numbers may stand anywhere in a product of any length, which no pattern of a
+fixed shape says.
 """
 
 import onnx_ir as ir

@@ -10,6 +10,8 @@ passes over memory: 1.45 times the speed of a whole MobileNetV3.
 It must not fire below opset 14 (no HardSwish), where the gate's x is another value than the
 factor, where an intermediate product is used elsewhere (it would be computed twice), with other
 constants (that is another function), or on double precision, which the runtime has no kernel for.
+It is imperative: the numbers may stand anywhere in a product of any length, which no pattern of a
+fixed shape says.
 """
 
 import onnx_ir as ir
