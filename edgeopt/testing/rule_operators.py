@@ -390,6 +390,15 @@ def _resize(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     return [x, *rest], attributes
 
 
+def _lrn(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
+    del op_type
+    attributes: dict[str, Attribute] = {"size": w.draw.pick((1, 3, 3, 5, 2))}
+    for name, values in (("alpha", (1e-4, 0.5)), ("beta", (0.5, 0.75, 1.0, 0.6)), ("bias", (2.0,))):
+        if w.draw.integer(0, 1):
+            attributes[name] = w.draw.pick(values)
+    return [_planes(w, call.inputs[0], hint)], attributes
+
+
 def _gather(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     del op_type
     x = w.some(call.inputs[0], hint if hint else (3,))
@@ -472,6 +481,7 @@ _TABLE: Mapping[str, Callable[[Walker, Call, str, Shape], Drawn]] = {
     "Concat": _concat,
     "Gather": _gather,
     "Gemm": _gemm,
+    "LRN": _lrn,
     "MatMul": _matmul,
     "Pow": _pow,
     "Resize": _resize,

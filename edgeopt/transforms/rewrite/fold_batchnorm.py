@@ -13,7 +13,6 @@ ONNX Runtime folds Conv and ConvTranspose by itself, Gemm not; quantization need
 
 import numpy as np
 
-from edgeopt.transforms.rewrite._batchnorm import affine, normalises_batch
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require, total
 from edgeopt.transforms.rules.transform import RuleTransform
@@ -100,4 +99,3 @@ def channels(layer: Node, weight: Const) -> int:
 
 
 PLUGIN = RuleTransform(fold)
-__all__ = ["PLUGIN", "affine", "normalises_batch"]
