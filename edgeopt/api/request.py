@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from edgeopt.core.objective import DIRECTIONS, Objective
@@ -124,8 +123,8 @@ class RunRequest:
 
 
 def best_installed() -> str:
-    """`nsga2` where pymoo is installed (extra `search`), else `random`."""
-    return "nsga2" if find_spec("pymoo") else "random"
+    """`portfolio`, which does without what is not installed (decision 0007)."""
+    return "portfolio"
 
 
 def _known(kind: str, given: tuple[str, ...], known: tuple[str, ...]) -> None:

@@ -22,7 +22,7 @@ def command(
     budget: Annotated[str, typer.Option(help="Wall time, such as 20m or 2h.")] = "20m",
     trials: Annotated[int | None, typer.Option(help="At most so many candidates.")] = None,
     strategy: Annotated[
-        str, typer.Option(help="Search after `static`; nsga2 where pymoo is installed.")
+        str, typer.Option(help="Search after `static`; portfolio unless another is named.")
     ] = "",
     actions: Annotated[str, typer.Option(help="Families of actions that may be used.")] = FAMILIES,
     objectives: Annotated[str, typer.Option(help="What is optimised.")] = OBJECTIVES,
@@ -100,7 +100,7 @@ def command(
     if as_json:
         print(json.dumps(result.document, indent=2))
     else:
-        print(options.styled(result.page(options.width())))
+        print(options.styled(result.page(options.width())), end="")
     if result.interrupted:
         raise typer.Exit(130)
     if not result.feasible:

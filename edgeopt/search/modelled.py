@@ -57,7 +57,7 @@ class Modelled:
         self._space = space
         self._archive = Archive(space)
         self._surrogate: Surrogate | None = None
-        self._foretold = Foretold([each.metric for each in objectives])
+        self._foretold = Foretold(())
         self._origin: dict[Codes, str] = {}
 
     def ask(self, count: int) -> Sequence[Candidate]:
@@ -106,19 +106,19 @@ class Modelled:
         return () if self._archive.told else ((0,) * len(self._choices), start)
 
     def _best(self, wanted: int) -> list[Candidate]:
+        self._open()
         if self._surrogate is None:
-            self._surrogate = Surrogate(
-                self._space, self._objectives, self._estimator, self._archive
-            )
+            return []
         self._surrogate.refit()
+        known = self._surrogate.objectives
         generator = np.random.default_rng([self._seed, len(self._archive.known)])
-        view = View(self._choices, self._objectives, self._archive, self._surrogate, generator)
+        view = View(self._choices, known, self._archive, self._surrogate, generator)
         pool = self._pool(view)
         if not pool:
             return []
         rows, origin = list(pool), [*pool.values()]
         forecast = self._widened(self._surrogate.predict(rows))
-        losses = [n for n, each in enumerate(self._objectives) if each.direction == "max"]
+        losses = [n for n, each in enumerate(known) if each.direction == "max"]
         selector = Selector(view.measured[1], self._surrogate.limits(), forecast, generator, losses)
         found: list[Candidate] = []
         # Some rows mean recipes that are known: a few more are picked than are wanted.
@@ -132,6 +132,14 @@ class Modelled:
             if len(found) == wanted:
                 break
         return found
+
+    def _open(self) -> None:
+        """A surrogate of the objectives that any trial has a value for: a device without a
+        sensor must not make everything incomparable."""
+        known = tuple(each for each in self._objectives if self._archive.costs(each))
+        if known and (self._surrogate is None or self._surrogate.objectives != known):
+            self._surrogate = Surrogate(self._space, known, self._estimator, self._archive)
+            self._foretold = Foretold([each.metric for each in known])
 
     def _pool(self, view: View) -> dict[Codes, str]:
         """Unknown rows with the source that had each first."""

@@ -236,3 +236,13 @@ def test_a_source_that_gains_gets_a_larger_share():
     shares = strategy._quotas(100)
     assert shares["random"] > 2 * shares["planner"]
     assert min(shares.values()) >= 1
+
+
+def test_objectives_that_nothing_has_change_nothing():
+    """An objective without any value (no power sensor) does not make everything infeasible."""
+    space = ToySpace(sites=5, rewrites=0)
+    asked = []
+    for objectives in (BOUNDED, (*BOUNDED, Objective(metric="energy"))):
+        strategy = portfolio.make(space, seed=0, objectives=objectives)
+        asked.append(strategy_exam.drive(strategy, ToyDevice(space), [5] * 4))
+    assert asked[0] == asked[1]

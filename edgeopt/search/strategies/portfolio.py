@@ -59,6 +59,9 @@ class Portfolio(Modelled):
     def _credit(self, source: str, costs: Floats) -> None:
         """What a measured row added to the hypervolume, to its source."""
         limits = np.minimum(self._limits(), _REFERENCE)
+        if self._points and len(self._points[0]) != len(costs):
+            self._points.clear()  # an objective that nothing had before
+            self._volume, self._credited = 0.0, 0
         self._points.append(np.maximum(costs, self._floor()))
         volume = hypervolume(np.array(self._points), limits + 1e-9)
         gain, self._volume = max(volume - self._volume, 0.0), volume
@@ -79,7 +82,9 @@ class Portfolio(Modelled):
         return self._surrogate.limits()
 
     def _floor(self) -> Floats:
-        return np.array([0.0 if e.direction == "max" else -np.inf for e in self._objectives])
+        assert self._surrogate is not None
+        known = self._surrogate.objectives
+        return np.array([0.0 if each.direction == "max" else -np.inf for each in known])
 
 
 def make(
