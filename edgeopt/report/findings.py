@@ -103,6 +103,8 @@ def in_vain(evidence: Evidence, trials: Sequence[Trial], device: str) -> list[st
 def _why_not(point: Point) -> str:
     if point["failure"]:
         return f"failed in {point['failure']['stage']}: {point['failure']['reason']}"
+    if point["standing"] == "invalid":
+        return f"no valid measurement: {'; '.join(point['verdict']['reasons'])}"
     if point["standing"] == "infeasible":
         return "; ".join(point["broken_bounds"]) or "a value with a bound is missing"
     if point["ratio"] is not None and point["ratio"]["relation"] != "faster":

@@ -19,6 +19,7 @@ from report_factory import (
     with_layers,
 )
 
+from edgeopt.core.measurement import Verdict
 from edgeopt.errors import UsageError
 from edgeopt.report.document import document
 from edgeopt.report.formats import FORMATS, rendered, schema
@@ -182,3 +183,10 @@ def test_json_holds_columns_on_one_line_and_every_text_as_it_is(found: dict[str,
     assert isinstance(text, str)
     assert json.loads(text) == tricky
     assert any(line.strip().startswith('"weight_bytes": [1728, 0,') for line in text.splitlines())
+
+
+def test_a_usual_way_without_a_valid_measurement_says_why() -> None:
+    """Not only that it has none."""
+    bad = measurement(0.4, 300_000, 0.94, verdict=Verdict(status="invalid", reasons=("drift: x",)))
+    made = document(study(), [trials()[0], trial(1, bad, "a", label="static:int8")], context())
+    assert "static:int8 (c1): no valid measurement: drift: x" in made["in_vain"]["local"]
