@@ -31,7 +31,8 @@ RATE = 1e-3
 BATCH = 32
 _WARM = 0.05
 _LOOKS = 20
-_PATIENCE = 10
+_PATIENCE = 14
+"""Looks without a gain that end it: only in its last third, where the steps are small."""
 _MEMORY = 0.98
 _CLIP = 1.0
 _FRESH_SHARE = 5
