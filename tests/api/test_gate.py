@@ -36,6 +36,14 @@ def _grow(folder: Path) -> None:
     onnx.save(model, folder / "net.onnx")
 
 
+def _updated(edgeopt, folder: Path) -> None:
+    """A lock measured here, unless other work leaves no processor for it."""
+    done = edgeopt("gate", "update", cwd=folder)
+    if done.code == 4 and "no measurement on local can be used" in done.err:
+        pytest.skip(f"this machine is too busy to measure: {done.err}")
+    assert done.code == 0, done.out + done.err
+
+
 def test_green_red_waived(project, edgeopt):
     """A budget that is kept, missed, and accepted for a while; comments stay."""
     assert edgeopt("gate", "check", cwd=project).code == 0
@@ -68,7 +76,7 @@ def test_what_proves_nothing_is_never_green(project, edgeopt):
 def test_receipts_stand_in_for_the_device(project, edgeopt):
     """For this very model; not for another one, and not once the lock is gone."""
     _write(project, MEASURED)
-    assert edgeopt("gate", "update", cwd=project).code == 0
+    _updated(edgeopt, project)
     done = edgeopt("gate", "check", "--no-measure", "--format", "json", cwd=project)
     assert done.code == 0, done.out + done.err
     assert json.loads(done.out)["findings"][0]["evidence"]["origin"] == "receipt"
@@ -157,7 +165,7 @@ def test_a_server_knows_files_from_its_root(project, edgeopt):
 def test_the_same_model_is_green_without_a_device(project, edgeopt):
     """A limit and a change in one budget, a receipt, and a base that is the very same file."""
     _write(project, MEASURED + 'max_regression = "3%"\n')
-    assert edgeopt("gate", "update", cwd=project).code == 0
+    _updated(edgeopt, project)
     done = edgeopt("gate", "check", "--no-measure", "--base", "net.onnx", cwd=project)
     assert done.code == 0, done.out + done.err
 
@@ -202,4 +210,6 @@ def test_the_devices_of_the_file_from_another_folder(project, edgeopt):
     words = ("gate", "check", "-c", "../edgeopt.toml", "--time", "1s", "--format", "json")
     done = edgeopt(*words, cwd=project / "elsewhere")
     (finding,) = json.loads(done.out)["findings"]
+    if "no measurement on board can be used" in finding["message"]:
+        pytest.skip(f"this machine is too busy to measure: {finding['message']}")
     assert finding["evidence"]["origin"] == "measured", done.out + done.err
