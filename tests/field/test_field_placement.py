@@ -63,8 +63,8 @@ def test_slow_types_are_named(tmp_path: Path) -> None:
 def test_add_between_integers(activation: str, tmp_path: Path) -> None:
     """ORT 12487: Conv, Add and Relu in integers, or the layers that are not are named."""
     b = Builder()
-    for name in ("left", "right"):
-        b.conv("x", name, (3, 8))
+    b.conv("x", "left", (3, 8), stride=2)
+    b.node("MaxPool", [b.conv("x", "wide", (3, 8))], "right", kernel_shape=[2, 2], strides=[2, 2])
     b.node("Add", ["left", "right"], "sum")
     b.node("Relu", ["sum"], "relu")
     b.conv("relu", "y", (8, 4))
