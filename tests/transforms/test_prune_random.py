@@ -19,7 +19,7 @@ _BATCH = 16
 
 @pytest.mark.parametrize("batch", range(6))
 def test_removed_equals_unread(batch: int) -> None:
-    """Some hundred and eighty groups of nets with splits, shuffles, gates, groups and flattened maps."""
+    """Some 180 groups of nets with splits, shuffles, gates, groups and flattened maps."""
     tried = 0
     for seed in range(batch * _BATCH, (batch + 1) * _BATCH):
         model = network(random.Random(seed))
