@@ -9,6 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from edgeopt.testing.rule_sketch import Made, Sketch, Undrawable
+from edgeopt.testing.rule_values import (
+    Drawn,
+    Shape,
+    clip,
+    gather,
+    power,
+    slices,
+    sloped,
+    where,
+)
 from edgeopt.transforms.rules.terms import (
     Attribute,
     Call,
@@ -21,8 +31,6 @@ from edgeopt.transforms.rules.terms import (
     Term,
 )
 
-Drawn = tuple[list[Made | None], dict[str, Attribute]]
-Shape = tuple[int, ...]
 _PLANES = (3, 5)
 
 
@@ -399,94 +407,24 @@ def _lrn(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     return [_planes(w, call.inputs[0], hint)], attributes
 
 
-def _gather(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    x = w.some(call.inputs[0], hint if hint else (3,))
-    axis = w.draw.integer(0, x.rank - 1)
-    index = w.draw.integer(0, x.shape[axis] - 1)
-    array = np.array(w.draw.pick((index, [index], [0, index])), np.int64)
-    return [x, w.const(call.inputs[1], lambda: w.sketch.constant(array))], {"axis": axis}
-
-
-def _slice(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    x = w.some(call.inputs[0], hint if hint else (3,))
-    axis = w.draw.integer(0, x.rank - 1)
-    start = w.draw.integer(0, x.shape[axis] - 1)
-    end = w.draw.pick((x.shape[axis], w.draw.integer(start, x.shape[axis]) + 1, 2**31))
-    numbers = (start, end, axis, w.draw.pick((1, 1, 1, 2)))
-    rest = [
-        w.const(term, lambda n=n: w.sketch.integers(n))
-        for term, n in zip(call.inputs[1:], numbers, strict=False)
-    ]
-    return [x, *rest], {}
-
-
-def _where(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    x = w.some(call.inputs[1], hint if hint else (3,))
-    sizes = w.draw.pick((x.shape, x.shape[-1:], (*(1,) * (x.rank - 1), *x.shape[-1:])))
-    mask = np.arange(int(np.prod(sizes))).reshape(sizes) % 3 != w.draw.integer(0, 3)
-    number = np.array(w.draw.pick((-1e9, -1e4, 0.0)))
-    number = number.clip(-6e4).astype(w.sketch.dtype)
-    if isinstance(call.inputs[0], Const):
-        condition = w.const(call.inputs[0], lambda: w.sketch.constant(mask))
-    else:
-        condition = w.sketch.input(sizes, "bool")
-    return [condition, x, w.const(call.inputs[2], lambda: w.sketch.constant(number))], {}
-
-
-def _clip(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    x = w.some(call.inputs[0], hint)
-    bounds = (w.draw.pick((0.0, -1.0, 0.5)), w.draw.pick((1.0, 6.0, 0.25)))
-    kind = w.sketch.dtype
-    rest = [
-        w.const(term, lambda b=b: w.sketch.constant(np.array(b, kind)))
-        if not isinstance(term, Literal)
-        else w.sketch.constant(np.array(term.value, kind))
-        for term, b in zip(call.inputs[1:], bounds, strict=False)
-    ]
-    return [x, *rest], {}
-
-
-def _pow(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    x = w.some(call.inputs[0], hint)
-    number = w.draw.pick((2.0, 3.0, 1.0, 0.0, 4.0, 2.5))
-    shape: Shape = w.draw.pick(((), (), (1,), (1,) * (x.rank + 1)))
-    array = np.full(shape, number, w.sketch.dtype)
-    return [x, w.const(call.inputs[1], lambda: w.sketch.constant(array))], {}
-
-
-def _sloped(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    names = {"HardSigmoid": ("alpha", "beta"), "Gelu": (), "Swish": ("alpha",)}
-    attributes: dict[str, Attribute] = {
-        name: w.draw.pick((0.2, 0.5, 1.0, 1 / 6))
-        for name in names.get(op_type, ("alpha",))
-        if w.draw.integer(0, 1)
-    }
-    return [w.some(call.inputs[0], hint)], attributes
-
-
 _TABLE: Mapping[str, Callable[[Walker, Call, str, Shape], Drawn]] = {
     **dict.fromkeys(("Conv", "ConvTranspose"), _conv),
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"), _pool),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2"), _reduce),
     **dict.fromkeys(("Softmax", "LogSoftmax", "ArgMax", "ArgMin", "Flatten"), _along),
     **dict.fromkeys(("Reshape", "Expand", "Tile", "Pad", "Squeeze", "Unsqueeze"), _shaped),
-    **dict.fromkeys(("LeakyRelu", "Elu", "HardSigmoid", "Swish", "Celu"), _sloped),
+    **dict.fromkeys(("LeakyRelu", "Elu", "HardSigmoid", "Swish", "Celu"), sloped),
     "BatchNormalization": _batchnorm,
-    "Clip": _clip,
+    "Clip": clip,
     "Concat": _concat,
-    "Gather": _gather,
+    "Gather": gather,
     "Gemm": _gemm,
     "LRN": _lrn,
     "MatMul": _matmul,
-    "Pow": _pow,
+    "Pow": power,
     "Resize": _resize,
-    "Slice": _slice,
+    "Slice": slices,
     "Split": _split,
     "Transpose": _transpose,
-    "Where": _where,
+    "Where": where,
 }

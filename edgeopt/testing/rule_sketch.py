@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 
 from edgeopt.transforms.rules.inference import Typed, infer
-from edgeopt.transforms.rules.terms import Array, Attribute
+from edgeopt.transforms.rules.sizes import Array
+from edgeopt.transforms.rules.terms import Attribute
 
 T = TypeVar("T")
 _MOST_ELEMENTS = 50_000

@@ -1,6 +1,7 @@
-"""`Shared`: what an iterator yields, made once and read by many."""
+"""What is made once and used again: `Shared` iterators, and a map that forgets its oldest."""
 
 import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -30,3 +31,11 @@ class Shared(Generic[T]):
                         return
             yield self._made[position]
             position += 1
+
+
+def remember(kept: OrderedDict[str, T], key: str, value: T, limit: int) -> None:
+    """Keep a value as the latest, and at most `limit` of them."""
+    kept[key] = value
+    kept.move_to_end(key)
+    while len(kept) > limit:
+        kept.popitem(last=False)

@@ -12,7 +12,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import onnx_ir as ir
 
@@ -42,18 +41,18 @@ from edgeopt.transforms.groups import releasable_stem
 from edgeopt.transforms.guesses import HALF, WITH_HALF, WITH_TRAINING, first_guesses
 from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
-from edgeopt.transforms.shared import Shared
+from edgeopt.transforms.shared import Shared, remember
 from edgeopt.transforms.stages import (
-    EXACT_STAGE,
     MEND_STAGE,
     PRUNE_STAGE,
+    ends_steps,
+    reached,
     repairs_float,
     stage_of,
     stage_of_shelf,
     transform_of,
 )
 
-V = TypeVar("V")
 FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
 _KEPT_BYTES = 512_000_000
@@ -169,11 +168,11 @@ class GraphSpace:
                 for family in self._families
                 if self._open(family, recipe)
                 for action in self._listed(family, self._graph(recipe))
-                if stage_of(action) != MEND_STAGE or PRUNE_STAGE <= _reached(recipe) <= MEND_STAGE
+                if stage_of(action) != MEND_STAGE or PRUNE_STAGE <= reached(recipe) <= MEND_STAGE
             )
             decided = {decision(action) for action in recipe.actions if stage_of(action)}
             legal = tuple(action for action in found if decision(action) not in decided)
-            _remember(self._legal, recipe.digest, legal, _LISTS_KEPT)
+            remember(self._legal, recipe.digest, legal, _LISTS_KEPT)
         return self._legal[recipe.digest]
 
     def then(self, recipe: Recipe, action: Action) -> Recipe | str:
@@ -405,18 +404,18 @@ class GraphSpace:
 
     def _open(self, family: ShelfName, recipe: Recipe) -> bool:
         """Whether the recipe has not gone beyond the stage of a family."""
-        if any(_ends_steps(action) for action in recipe.actions):
+        if any(ends_steps(action) for action in recipe.actions):
             return False
-        return stage_of_shelf(family) >= _reached(recipe)
+        return stage_of_shelf(family) >= reached(recipe)
 
     def _why_not(self, recipe: Recipe, action: Action) -> str:
         shelf, _ = transform_of(action.transform)
         stage = stage_of(action)
         if stage and decision(action) in {decision(other) for other in recipe.actions}:
             return f"{shelf} is decided at {action.site!r} already"
-        reached = _reached(recipe)
-        if stage < reached:
-            return f"{shelf} comes before {_STAGE_NAMES[reached]}, which has begun"
+        latest = reached(recipe)
+        if stage < latest:
+            return f"{shelf} comes before {_STAGE_NAMES[latest]}, which has begun"
         try:
             self.workshop.build(self.workshop.recipe([*recipe.actions, action.bare()]))
         except ActionRejected as error:
@@ -436,9 +435,9 @@ class GraphSpace:
             self._built.move_to_end(recipe.digest)
             return held
         built = self.workshop.read(recipe, lenient=lenient)
-        _remember(self._built, recipe.digest, built, self._kept)
+        remember(self._built, recipe.digest, built, self._kept)
         if built.rejected:
-            _remember(self._built, built.recipe.digest, replace(built, rejected=()), self._kept)
+            remember(self._built, built.recipe.digest, replace(built, rejected=()), self._kept)
         return built
 
     def _candidate(self, recipe: Recipe, *, optimization: str | None = None) -> Candidate:
@@ -446,20 +445,3 @@ class GraphSpace:
         if optimization is not None:
             runtime = replace(runtime, optimization=optimization)
         return Candidate(recipe=recipe, runtime=runtime)
-
-
-def _reached(recipe: Recipe) -> int:
-    """The latest stage that a recipe has an action of."""
-    return max((stage_of(action) for action in recipe.actions), default=EXACT_STAGE)
-
-
-def _ends_steps(action: Action) -> bool:
-    """Whether a whole tool has quantized the model: nothing can be decided by group after it."""
-    return transform_of(action.transform)[1].whole_model and stage_of(action) != EXACT_STAGE
-
-
-def _remember(kept: OrderedDict[str, V], key: str, value: V, limit: int) -> None:
-    kept[key] = value
-    kept.move_to_end(key)
-    while len(kept) > limit:
-        kept.popitem(last=False)

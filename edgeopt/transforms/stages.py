@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from functools import cache
 
 from edgeopt import plugins
-from edgeopt.core.action import Action
+from edgeopt.core.action import Action, Recipe
 from edgeopt.errors import UsageError
 from edgeopt.transforms.base import EXACT, STAGES, ShelfName, Transform
 
@@ -70,3 +70,13 @@ def canonical(actions: Iterable[Action]) -> tuple[Action, ...]:
 def exact_prefix(actions: Iterable[Action]) -> tuple[Action, ...]:
     """The actions that keep outputs equal: they come first in canonical order."""
     return tuple(action for action in actions if stage_of(action) == EXACT_STAGE)
+
+
+def reached(recipe: Recipe) -> int:
+    """The latest stage that a recipe has an action of."""
+    return max((stage_of(action) for action in recipe.actions), default=EXACT_STAGE)
+
+
+def ends_steps(action: Action) -> bool:
+    """Whether a whole tool has quantized the model: nothing can be decided by group after it."""
+    return transform_of(action.transform)[1].whole_model and stage_of(action) != EXACT_STAGE

@@ -216,7 +216,7 @@ def test_a_card_tells_of_the_point_below_the_pointer(tab: Tab) -> None:
     card = (
         "document.getElementById('card').hidden ? '' : document.getElementById('card').textContent"
     )
-    assert tab.run(card).startswith(f"{take} ")
+    tab.until(lambda: tab.run(card).startswith(f"{take} "), "no card at the point")
     assert "accuracy" in tab.run(card)
     tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
     tab.run("document.querySelector('figure.front .plot').focus()")

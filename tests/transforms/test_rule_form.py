@@ -18,7 +18,8 @@ from edgeopt.testing.transform_exam import NoEvidence, opened
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.rules.engine import Engine
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 hard_swish = Rule("hard_swish", opset=14)

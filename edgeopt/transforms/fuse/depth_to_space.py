@@ -11,7 +11,8 @@ ONNX Runtime does nothing of it; measured 1.4.
 
 from edgeopt.transforms.rules.conditions import integers_of
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 blocks = Rule(

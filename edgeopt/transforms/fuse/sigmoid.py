@@ -17,7 +17,8 @@ import numpy as np
 
 from edgeopt.transforms.rules.conditions import require_kernel_for
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 _OTHER = "it does not divide by 1 + Exp(-x)"

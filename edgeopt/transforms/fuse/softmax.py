@@ -10,7 +10,8 @@ ONNX Runtime does nothing of it; measured 1.8.
 
 from edgeopt.transforms.rules.conditions import integers_of, require_kernel_for
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 softmax = Rule("softmax", opset=13, shared="something else reads a step of it")

@@ -16,7 +16,8 @@ from edgeopt.core.data import Feed
 from edgeopt.graph.editor import array_of
 from edgeopt.graph.runtime import observe
 from edgeopt.transforms.repair._torch import torch
-from edgeopt.transforms.repair._torch_operators import Uncovered, operator_of
+from edgeopt.transforms.repair._torch_layers import Uncovered
+from edgeopt.transforms.repair._torch_operators import operator_of
 
 Array = npt.NDArray[Any]
 TOLERANCE = 1e-3

@@ -39,7 +39,7 @@ def _distil(fitting: Fitting) -> None:
     from edgeopt.transforms.repair._loss import heads, taps
     from edgeopt.transforms.repair._torch import one_thread
     from edgeopt.transforms.repair._torch_graph import TorchGraph, check
-    from edgeopt.transforms.repair._torch_operators import Uncovered
+    from edgeopt.transforms.repair._torch_layers import Uncovered
     from edgeopt.transforms.repair._training import STEPS_MOST, Training, identity
 
     model, given, action = fitting.model, fitting.reference, fitting.action

@@ -10,7 +10,8 @@ ONNX Runtime does nothing of it; measured 1.5 on the two operators.
 """
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 logits = Rule("argmax_of_logits", opset=13, shared="something else reads the probabilities")

@@ -13,7 +13,8 @@ ONNX Runtime does nothing of it; measured 1.3.
 
 from edgeopt.transforms.rules.conditions import integers_of, require_pointwise
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 average_first = Rule("average_before_conv1x1", shared="something else reads the convolution")

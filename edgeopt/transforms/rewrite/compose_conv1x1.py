@@ -16,7 +16,8 @@ import math
 
 from edgeopt.transforms.rules.conditions import require_pointwise
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require, total
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, total
 from edgeopt.transforms.rules.transform import RuleTransform
 
 compose = Rule("compose_conv1x1", shared="something else reads the value between them")

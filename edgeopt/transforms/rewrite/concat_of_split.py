@@ -8,7 +8,8 @@ ONNX Runtime does nothing of it; measured 1.5 on the two operators.
 """
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 joined = Rule("concat_of_split", opset=13, arities=range(2, 9), shared="a part is read elsewhere")

@@ -19,7 +19,8 @@ import numpy as np
 
 from edgeopt.transforms.rules.conditions import require_pointwise
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 conv_first = Rule("conv1x1_before_resize", shared="something else reads the enlarged planes")

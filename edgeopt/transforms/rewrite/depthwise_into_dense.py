@@ -11,7 +11,8 @@ ONNX Runtime does nothing of it.
 
 from edgeopt.transforms.rules.conditions import require_pointwise
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require, total
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, total
 from edgeopt.transforms.rules.transform import RuleTransform
 
 dense = Rule("depthwise_into_dense", shared="something else reads the value between them")

@@ -10,7 +10,8 @@ One rounding more unless c is a power of 2. ONNX Runtime does nothing of it; mea
 import numpy as np
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import FLOATS, Const, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import FLOATS, Const, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 divide = Rule("divide_by_constant", opset=7, no_constant={"c": "the divisor is no constant"})

@@ -8,7 +8,8 @@ ONNX Runtime does nothing of it; measured 1.3 on the two operators.
 """
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 expand = Rule("drop_expand", opset=8, shared="something else reads the repeated value")

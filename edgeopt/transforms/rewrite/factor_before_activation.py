@@ -13,7 +13,8 @@ ONNX Runtime does nothing of it; measured 1.02-1.05.
 import numpy as np
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 factor = Rule("factor_before_activation", opset=7, shared="something else reads the activation")

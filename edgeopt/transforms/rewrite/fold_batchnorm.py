@@ -14,7 +14,8 @@ ONNX Runtime folds Conv and ConvTranspose by itself, Gemm not; quantization need
 import numpy as np
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require, total
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, total
 from edgeopt.transforms.rules.transform import RuleTransform
 
 fold = Rule("fold_batchnorm", shared="something else reads the layer's output")

@@ -10,7 +10,8 @@ ONNX Runtime does nothing of it; measured 1.15 (1x1) and 1.0-1.1 (3x3).
 import numpy as np
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 join = Rule("join_convolutions", arities=range(2, 9), shared="something else reads one of them")

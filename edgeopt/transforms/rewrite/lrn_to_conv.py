@@ -14,7 +14,8 @@ alpha make a root of a negative number or a division by zero possible.
 import numpy as np
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Array, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import Array, require
+from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 _MOST_CHANNELS = 1024

@@ -9,7 +9,8 @@ ONNX Runtime fuses Relu and Clip into a convolution, Max and Min not.
 
 from edgeopt.transforms.rules.conditions import require_kernel_for
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 relu = Rule("max_to_relu", opset=12, shared="something else reads the inner value")

@@ -12,7 +12,8 @@ ONNX Runtime does nothing of it; measured 4.8 at 128 positions.
 
 from edgeopt.transforms.rules.conditions import integers_of
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 mean_first = Rule("mean_before_product", shared="something else reads the product")

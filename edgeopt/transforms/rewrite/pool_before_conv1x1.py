@@ -13,7 +13,8 @@ linear), or where the map is known to be 1x1 already.
 
 from edgeopt.transforms.rules.conditions import integers_of, require_pointwise
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 pool_first = Rule("pool_before_conv1x1", shared="something else reads the convolution")

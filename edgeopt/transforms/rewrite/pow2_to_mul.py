@@ -9,7 +9,8 @@ Quantizers and fusions know Mul, not Pow.
 """
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import FLOATS, Const, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import FLOATS, Const, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 square = Rule("pow2_to_mul", opset=7, no_constant={"exponent": "the exponent is computed"})

@@ -8,7 +8,8 @@ ONNX Runtime does only squares and cubes inside its own kernel; measured 1.2-1.4
 """
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import FLOATS, Const, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import FLOATS, Const, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 power = Rule("power_to_product", opset=7, no_constant={"c": "the exponent is computed"})

@@ -9,7 +9,8 @@ ONNX Runtime fuses LeakyRelu into a convolution, PRelu not; measured 1.4 behind 
 
 from edgeopt.transforms.rules.conditions import require_kernel_for
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 leaky = Rule("prelu_to_leaky", opset=6, no_constant={"a": "the slope is no constant"})

@@ -9,7 +9,8 @@ box distribution (4 x 2100 of them) the re-laid form was measured 8 to 10 times 
 """
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 last_axis = Rule("softmax_last_axis", opset=13)

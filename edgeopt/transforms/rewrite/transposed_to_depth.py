@@ -12,7 +12,8 @@ ONNX Runtime does nothing of it.
 import numpy as np
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 lay_out = Rule("transposed_to_depth", opset=11)

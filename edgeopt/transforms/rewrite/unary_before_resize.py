@@ -13,7 +13,8 @@ ONNX Runtime does nothing of it.
 import math
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 unary_first = Rule("unary_before_resize", shared="something else reads the enlarged planes")

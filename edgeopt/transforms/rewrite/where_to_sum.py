@@ -12,7 +12,8 @@ Masked elements that are NaN stay NaN. ONNX Runtime does nothing of it; measured
 import numpy as np
 
 from edgeopt.transforms.rules.form import Rule
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 mask = Rule(

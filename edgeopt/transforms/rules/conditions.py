@@ -3,7 +3,8 @@
 import math
 from typing import Any
 
-from edgeopt.transforms.rules.terms import Const, Node, Tensor, require
+from edgeopt.transforms.rules.sizes import require
+from edgeopt.transforms.rules.terms import Const, Node, Tensor
 
 HALF_UP = ("float32", "float16")
 """Precisions that activations have kernels for."""

@@ -17,7 +17,7 @@ from edgeopt.transforms.rules.digest import Labels
 from edgeopt.transforms.rules.facts import is_constant
 from edgeopt.transforms.rules.form import Rule, depth_of, is_of_siblings
 from edgeopt.transforms.rules.matching import Match, matches, root_types
-from edgeopt.transforms.rules.terms import Refused
+from edgeopt.transforms.rules.sizes import Refused
 from edgeopt.transforms.rules.touched import Recorder
 from edgeopt.transforms.rules.writing import rewrite
 

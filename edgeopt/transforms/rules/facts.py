@@ -9,17 +9,8 @@ import onnx_ir as ir
 from onnx import defs
 
 from edgeopt.graph.editor import array_of
-from edgeopt.transforms.rules.terms import (
-    FREE,
-    Array,
-    Attribute,
-    Const,
-    Facts,
-    Node,
-    Refused,
-    Size,
-    Tensor,
-)
+from edgeopt.transforms.rules.sizes import FREE, Array, Facts, Refused, Size
+from edgeopt.transforms.rules.terms import Attribute, Const, Node, Tensor
 
 _DTYPES: Mapping[ir.DataType, str] = {
     ir.DataType.FLOAT: "float32",

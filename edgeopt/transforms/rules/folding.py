@@ -14,7 +14,8 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from edgeopt.transforms.rules.inference import Typed
-from edgeopt.transforms.rules.terms import Array, Attribute
+from edgeopt.transforms.rules.sizes import Array
+from edgeopt.transforms.rules.terms import Attribute
 from edgeopt.transforms.rules.weights import name_expression
 
 EAGER_ELEMENTS = 256

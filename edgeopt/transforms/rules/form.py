@@ -28,16 +28,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from edgeopt.core.action import Parameter
-from edgeopt.transforms.rules.terms import (
-    Call,
-    Const,
-    Either,
-    Node,
-    Ops,
-    Out,
-    Tensor,
-    Term,
-)
+from edgeopt.transforms.rules.terms import Call, Const, Either, Node, Ops, Out, Tensor, Term
 
 Result = Term | tuple[Term, ...]
 Make = TypeVar("Make", bound=Callable[..., Result])

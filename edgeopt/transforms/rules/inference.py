@@ -12,7 +12,8 @@ import onnx
 import onnx_ir as ir
 from onnx import checker, defs, helper, numpy_helper, shape_inference
 
-from edgeopt.transforms.rules.terms import Array, Attribute
+from edgeopt.transforms.rules.sizes import Array
+from edgeopt.transforms.rules.terms import Attribute
 
 Sizes = tuple[int | str | None, ...]
 Typed = tuple[int, Sizes | None]

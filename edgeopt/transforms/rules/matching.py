@@ -17,17 +17,8 @@ from edgeopt.core.action import Parameter
 from edgeopt.graph.editor import array_of
 from edgeopt.transforms.rules.facts import attributes_of, bound, default_of, is_constant, node_of
 from edgeopt.transforms.rules.form import Binding, Pattern, Rule
-from edgeopt.transforms.rules.terms import (
-    Call,
-    Const,
-    Either,
-    Fixed,
-    Literal,
-    Out,
-    Refused,
-    Tensor,
-    Term,
-)
+from edgeopt.transforms.rules.sizes import Refused
+from edgeopt.transforms.rules.terms import Call, Const, Either, Fixed, Literal, Out, Tensor, Term
 
 COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "And", "Or", "Xor", "Equal"})
 ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu"})

@@ -16,7 +16,7 @@ from edgeopt.transforms.base import Evidence, Offer, Rejection
 from edgeopt.transforms.local_rule import opset_of, producer_of, refuse
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.matching import Match, Search, matches, root_types
-from edgeopt.transforms.rules.terms import Refused
+from edgeopt.transforms.rules.sizes import Refused
 from edgeopt.transforms.rules.writing import rewrite
 
 

@@ -19,17 +19,8 @@ from edgeopt.transforms.rules.facts import plain
 from edgeopt.transforms.rules.folding import Folded, evaluate, once, widened
 from edgeopt.transforms.rules.inference import SCALED, Typed, infer, record, typed
 from edgeopt.transforms.rules.matching import Match
-from edgeopt.transforms.rules.terms import (
-    Array,
-    Call,
-    Const,
-    Fixed,
-    Literal,
-    Out,
-    Refused,
-    Tensor,
-    Term,
-)
+from edgeopt.transforms.rules.sizes import Array, Refused
+from edgeopt.transforms.rules.terms import Call, Const, Fixed, Literal, Out, Tensor, Term
 from edgeopt.transforms.rules.weights import label_of, text_hash
 
 _LAYERS = frozenset({"Conv", "ConvTranspose", "Gemm"})
