@@ -20,6 +20,7 @@ _FIELDS = {
     "macs": "macs",
     "static_peak_memory": "activation_bytes",
 }
+_NEED_SIZES = frozenset({"macs", "static_peak_memory"})
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 
 
@@ -36,6 +37,12 @@ def exact(budget: Budget, model: Model, base: Model | None, project: Path) -> Ev
         UsageError: There is no such profile.
         ModelError: The graph cannot be read.
     """
+    free = _free_sizes(model) if budget.metric.name in _NEED_SIZES else ""
+    if free:
+        return Absent(
+            reason=f"{free} can be of any size, and {budget.metric.name} depends on it; "
+            "gate a model with fixed sizes, or size, params and ops of this one"
+        )
     value = _value(budget, model, project)
     return Evidence(
         value=value,
@@ -43,6 +50,17 @@ def exact(budget: Budget, model: Model, base: Model | None, project: Path) -> Ev
         base=None if base is None else _value(budget, base, project),
         note=_why_all(budget, model, project),
     )
+
+
+def _free_sizes(model: Model) -> str:
+    """Inputs with free axes behind the first, which is taken for the batch and counts as 1."""
+    free = [
+        f"{one.name}[{axis}]"
+        for one in model.inputs
+        for axis, size in enumerate(one.shape or ())
+        if axis and not isinstance(size, int)
+    ]
+    return ", ".join(free)
 
 
 def _why_all(budget: Budget, model: Model, project: Path) -> str:

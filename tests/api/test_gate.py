@@ -73,6 +73,17 @@ def test_what_proves_nothing_is_never_green(project, edgeopt):
     assert edgeopt("gate", "check", cwd=project).code == 2
 
 
+def test_arithmetic_of_free_sizes_is_no_figure(project, edgeopt):
+    """Sizes that are free would count as 1: it says which, and the run is not green."""
+    model = onnx.load(project / "net.onnx")
+    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
+    onnx.save(model, project / "net.onnx")
+    _write(project, '[[gate.budget]]\nmetric = "macs"\nmax = "1G"\n')
+    done = edgeopt("gate", "check", cwd=project)
+    assert done.code == 4, done.out + done.err
+    assert f"{model.graph.input[0].name}[2]" in done.out + done.err
+
+
 def test_receipts_stand_in_for_the_device(project, edgeopt):
     """For this very model; not for another one, and not once the lock is gone."""
     _write(project, MEASURED)
