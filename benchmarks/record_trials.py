@@ -1,6 +1,7 @@
 """Real trials of one model, recorded cheaply: for the simulators of benchmarks/search.py.
 
-    python benchmarks/record_trials.py MODEL --out FILE.json.gz [--count 320] [--cpu-s 0.25]
+    python benchmarks/record_trials.py MODEL --out FILE.json.gz --store FOLDER [--count 320]
+        [--cpu-s 0.25] [--optimization LEVEL]
 
 Every row is real: the candidate is built, its outputs are judged on the search part, and its CPU
 time on one thread of this machine stands over the given model's beside it, medians of short
@@ -10,7 +11,8 @@ alternative alone, work of pairs), so that strategies meet in simulation the est
 meet in a study. A third of the codes is drawn, a third are parts of everything on, and a third are
 small changes of what was best so far. Repairs are left out, and channels are taken out in a tenth
 of the rows only: either takes many seconds a candidate. Interrupted, the rows so far are in the
-file; the same command goes on.
+file; the same command goes on. Another level of the runtime's own graph optimizations is another
+runtime setting: without `all` no layer is blocked, and below `extended` no int8 kernel is chosen.
 """
 
 import argparse
@@ -58,13 +60,20 @@ class Recorder:
     """One model's space, its device, and the rows so far."""
 
     def __init__(
-        self, space: GraphSpace, accuracy: Accuracy, folder: Path, cpu_s: float, samples: int
+        self,
+        space: GraphSpace,
+        accuracy: Accuracy,
+        folder: Path,
+        cpu_s: float,
+        samples: int,
+        settings: RuntimeSettings = RuntimeSettings(),  # noqa: B008
     ) -> None:
         self.space, self.choices = space, space.choices
         self._accuracy, self._folder = accuracy, folder
         self._part = accuracy.data.search.take(samples)
         self._feed = self._part.feeds[0]
-        self._given = Session(space.workshop.model.path)
+        self._settings = settings
+        self._given = Session(space.workshop.model.path, settings)
         once = min(self._once(self._given) for _ in range(3))
         self._rounds = max(7, min(200, round(cpu_s / once)))
         self.base = accuracy.baseline(self._part).value
@@ -133,7 +142,7 @@ class Recorder:
             row["work"] = [round(float(x), 5) for x in work_of(graph, self.space.shapes_of(graph))]
             file = write_model(graph, self._folder / "candidate.onnx")
             built_s = time.process_time()
-            candidate = Session(file.path)
+            candidate = Session(file.path, self._settings)
             row["ratio"] = round(self._ratio(candidate), 4)
             timed_s = time.process_time()
             scored = self._accuracy.evidence(file.path, self._part, file.digest)
@@ -265,6 +274,9 @@ def main() -> None:
     parser.add_argument("--cpu-s", type=float, default=0.25, help="of each side of a comparison")
     parser.add_argument("--samples", type=int, default=SAMPLES)
     parser.add_argument("--device", default="local")
+    parser.add_argument(
+        "--optimization", choices=("all", "extended", "basic", "off"), default="all"
+    )
     asked = parser.parse_args()
     subject = open_subject(asked.model, data=None, metric=None, seed=0, progress=print)
     assert subject.data is not None, "the script needs a model with data"
@@ -275,11 +287,19 @@ def main() -> None:
         workshop = workshop_for(subject, workspace, device.profile.opset_ceiling)
         offer = Offer(profile=device.profile, data=True)
         space = GraphSpace(workshop, offer, families=FAMILIES)
-        accuracy = Accuracy(subject, RuntimeSettings())
-        recorder = Recorder(space, accuracy, workspace.folder, asked.cpu_s, asked.samples)
-        document: dict[str, Any] = {"format": FORMAT, "model": asked.model, "rows": recorder.rows}
+        settings = RuntimeSettings(optimization=asked.optimization)
+        accuracy = Accuracy(subject, settings)
+        recorder = Recorder(space, accuracy, workspace.folder, asked.cpu_s, asked.samples, settings)
+        document: dict[str, Any] = {
+            "format": FORMAT,
+            "model": asked.model,
+            "runtime": settings.text,
+            "rows": recorder.rows,
+        }
         if asked.out.exists():
             document = json.loads(gzip.decompress(asked.out.read_bytes()))
+            described = [_described(choice) for choice in space.choices]
+            assert document["choices"] == described, "recorded with another space: begin anew"
             recorder.take_in(document["rows"])
             document["rows"] = recorder.rows
         else:

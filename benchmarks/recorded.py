@@ -12,7 +12,7 @@ import gzip
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -88,12 +88,22 @@ def _grown(on: npt.NDArray[np.bool_], values: Floats, depth: int) -> tuple[Any, 
 def _said(tree: tuple[Any, ...], on: npt.NDArray[np.bool_]) -> Floats:
     if len(tree) == 1:
         return np.full(len(on), tree[0])
+    if len(on) == 1:
+        return np.array([_leaf(tree, on[0])])
     column, yes, no = tree
     found = np.zeros(len(on))
     side = on[:, column]
     found[side] = _said(yes, on[side])
     found[~side] = _said(no, on[~side])
     return found
+
+
+def _leaf(tree: tuple[Any, ...], on: npt.NDArray[np.bool_]) -> float:
+    """What a tree says of one row."""
+    while len(tree) > 1:
+        column, yes, no = tree
+        tree = yes if on[column] else no
+    return float(tree[0])
 
 
 class Truth:
@@ -237,9 +247,18 @@ class Simulator:
 
     recording: Recording
     allowed: float = 0.01
+    _known: dict[tuple[int, ...], tuple[float, float, float]] = field(
+        default_factory=dict[tuple[int, ...], tuple[float, float, float]]
+    )
 
     def true(self, codes: Sequence[int]) -> tuple[float, float, float]:
         """Latency and size over the given model's, and what is lost."""
+        found = self._known.get(tuple(codes))
+        if found is None:
+            found = self._known[tuple(codes)] = self._true(codes)
+        return found
+
+    def _true(self, codes: Sequence[int]) -> tuple[float, float, float]:
         if not any(codes):
             return 1.0, 1.0, 0.0
         columns = self.recording.columns([codes])
