@@ -114,6 +114,42 @@ def test_the_command_line_starts_light(module: str):
     assert loaded == "[]"
 
 
+APIS = ("run", "report", "compare", "pick", "measure", "gate", "gate_update", "export")
+
+
+@pytest.mark.parametrize("module", APIS)
+def test_no_command_loads_sympy(module: str):
+    """onnx_ir imports it for computed dimensions; it takes longer than most commands' own work."""
+    loaded = run(f"import sys, edgeopt.api.{module}\nprint('sympy' in sys.modules)")
+    assert loaded == "False"
+
+
+def test_a_static_gate_loads_what_files_need_only(tmp_path: Path):
+    """It runs before every commit: no runtime, no store, no templates, nothing of devices."""
+    from edgeopt.testing import graphs
+
+    graphs.write(graphs.conv_bn(), tmp_path, "net.onnx")
+    (tmp_path / "edgeopt.toml").write_text(
+        '[gate]\nmodel = "net.onnx"\n'
+        + "".join(
+            f'[[gate.budget]]\nmetric = "{metric}"\nmax = "900{unit}"\n'
+            for metric, unit in (("size", " MB"), ("macs", "G"), ("ops", ""))
+        )
+    )
+    never = {*HEAVY, "sqlalchemy", "jinja2", "onnxoptimizer", "psutil", "sympy"}
+    never -= {"numpy", "onnx", "onnx_ir"}
+    asked = ["edgeopt", "gate", "check", "--static", "-c", str(tmp_path / "edgeopt.toml")]
+    loaded = run(
+        "import sys\n"
+        "from edgeopt.cli.app import run\n"
+        f"sys.argv = {asked!r}\n"
+        "try:\n    run()\n"
+        "except SystemExit as stop:\n    assert not stop.code\n"
+        f"print([name for name in {sorted(never)!r} if name in sys.modules])"
+    )
+    assert loaded.splitlines()[-1] == "[]"
+
+
 def test_public_names():
     """What `import edgeopt` offers; nothing else is promised."""
     import edgeopt

@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
 from edgeopt.core.model import Model
 from edgeopt.core.profile import DeviceProfile
@@ -13,6 +12,9 @@ from edgeopt.gate.evidence import Absent, Evidence
 from edgeopt.graph.cost import static_cost
 from edgeopt.graph.read import open_graph
 from edgeopt.targets.profiles import load_profile, search_path
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 _FIELDS = {
     "params": "params",
@@ -92,7 +94,7 @@ def _cost(model: Model) -> Mapping[str, float]:
 
 
 @cache
-def _graph(model: Model) -> ir.Model:
+def _graph(model: Model) -> "ir.Model":
     return open_graph(model.path)
 
 

@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import onnx_ir as ir
+from typing import TYPE_CHECKING
 
 from edgeopt.api.workspace import Workspace
 from edgeopt.core import codec
@@ -27,6 +26,9 @@ from edgeopt.graph.noise import INPUTS, ValueReference
 from edgeopt.graph.runtime import observed_shapes
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.trace import Trace, trace
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
 
 FORMAT = 1
 NO_TIME = "there was no time left to read the layers; `edgeopt report` does it"
@@ -63,7 +65,7 @@ class LayerReader:
             _keep(path, known)
         return known
 
-    def of(self, graph: ir.Model, seen: Trace | None, recipe: Recipe | None = None) -> LayerTable:
+    def of(self, graph: "ir.Model", seen: Trace | None, recipe: Recipe | None = None) -> LayerTable:
         """The layers of a graph, beside the given model's values.
 
         Args:
@@ -92,7 +94,7 @@ class LayerReader:
         )
 
     def shapes(
-        self, graph: ir.Model, absent: dict[str, str]
+        self, graph: "ir.Model", absent: dict[str, str]
     ) -> Mapping[str, tuple[int, ...]] | None:
         """Concrete shapes of a graph's values for one input; None, and why in `absent`."""
         if not self.feeds:
@@ -104,7 +106,7 @@ class LayerReader:
             absent["macs"] = f"by recorded shapes: {error.what}"
             return None
 
-    def _noise(self, graph: ir.Model, absent: dict[str, str]) -> Mapping[str, float]:
+    def _noise(self, graph: "ir.Model", absent: dict[str, str]) -> Mapping[str, float]:
         if self._reference is None and not self._why_not:
             try:
                 base = self.workshop.build(self.workshop.recipe()).graph

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from edgeopt.graph.runtime import light_proto
+from edgeopt.graph.light import light_proto
 from edgeopt.graph.shapes import known_shapes
 
 Shapes = Mapping[str, tuple[int, ...]]

@@ -22,16 +22,15 @@ from onnxruntime.capi import onnxruntime_pybind11_state  # pyright: ignore
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
+from edgeopt.graph.light import light_proto
 from edgeopt.graph.read import describe
-from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, copy_of, serialized, to_proto, weight_bytes
+from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, serialized
 
 # The runtime has no types: everything of it is Any from here on.
 _ort = cast("Any", onnxruntime)
 _state = cast("Any", onnxruntime_pybind11_state)  # pyright: ignore[reportUnknownArgumentType]
 
 Array = npt.NDArray[Any]
-_LIGHT_BYTES = 1024
-_NO_FILE = "given-in-memory"
 _LEVELS: Mapping[str, str] = {
     "off": "ORT_DISABLE_ALL",
     "basic": "ORT_ENABLE_BASIC",
@@ -129,34 +128,6 @@ class Session:
 
     def _failure(self, what: str, error: Exception) -> RuntimeFailure:
         return RuntimeFailure(f"{what}: {reason(error)}", where=self._where)
-
-
-def light_proto(
-    graph: ir.Model, limit_bytes: int = EXTERNAL_ABOVE_BYTES
-) -> tuple[onnx.ModelProto, dict[str, Array]]:
-    """The graph as a message that can be serialised, and the constants that it only names.
-
-    Args:
-        graph: Unchanged.
-        limit_bytes: Where all constants together are larger, none of the main graph that has a
-            size worth it stays in the message: protobuf ends at 2 GiB.
-    """
-    if weight_bytes(graph) <= limit_bytes:
-        return to_proto(graph), {}
-    copy, weights = copy_of(graph), dict[str, Array]()
-    for name, value in copy.graph.initializers.items():
-        tensor = value.const_value
-        if tensor is not None and tensor.nbytes >= _LIGHT_BYTES:
-            weights[name] = np.ascontiguousarray(tensor.numpy())
-            value.const_value = ir.ExternalTensor(
-                _NO_FILE,
-                0,
-                tensor.nbytes,
-                tensor.dtype,
-                shape=ir.Shape(tensor.shape.numpy()),
-                name=name,
-            )
-    return ir.to_proto(copy), weights
 
 
 def session_of(

@@ -15,8 +15,9 @@ from edgeopt.core.data import Feed
 from edgeopt.errors import ModelError
 from edgeopt.graph.check import check
 from edgeopt.graph.cost import static_cost
+from edgeopt.graph.light import light_proto
 from edgeopt.graph.read import open_graph, read_model
-from edgeopt.graph.runtime import Session, light_proto, observe, session_of
+from edgeopt.graph.runtime import Session, observe, session_of
 from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, to_bytes, weight_bytes, write_model
 from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing import graphs
