@@ -9,10 +9,11 @@ blocks in turn. That is less than a study measures, and enough to fit a simulato
 enters a front. Recorded too is what an estimator knows beforehand (work and damage of each
 alternative alone, work of pairs), so that strategies meet in simulation the estimates that they
 meet in a study. A third of the codes is drawn, a third are parts of everything on, and a third are
-small changes of what was best so far. Repairs are left out, and channels are taken out in a tenth
-of the rows only: either takes many seconds a candidate. Interrupted, the rows so far are in the
-file; the same command goes on. Another level of the runtime's own graph optimizations is another
-runtime setting: without `all` no layer is blocked, and below `extended` no int8 kernel is chosen.
+small changes of what was best so far. Repairs are left out. What is pruned stays for some rows in
+a row (`--hold`), which differ in precision only: pruning looks at its data anew on every other
+graph, many seconds a candidate. Interrupted, the rows so far are in the file; the same command
+goes on. Another level of the runtime's own graph optimizations is another runtime setting: without
+`all` no layer is blocked, and below `extended` no int8 kernel is chosen.
 """
 
 import argparse
@@ -49,9 +50,7 @@ FORMAT = 1
 SAVE_EVERY = 5
 SHOWN = ("ratio", "accuracy", "size", "seconds", "failed")
 FAMILIES = ("rewrite", "fuse", "prune", "quantize")
-SLOW = frozenset({"channels_l1"})
-_SPARED = 0.9
-"""Of the rows that are made up, the share in which no slow choice is on."""
+PRUNED_FIRST = ("rewrite", "fuse", "prune")
 SAMPLES = 256
 """Of the search part that each candidate is judged on, at most."""
 
@@ -79,6 +78,7 @@ class Recorder:
         self.base = accuracy.baseline(self._part).value
         self.rows: list[dict[str, Any]] = []
         self._seen: set[str] = set()
+        self._tried: set[Codes] = set()
 
     def known(self) -> dict[str, Any]:
         """What does not depend on any trial."""
@@ -118,9 +118,13 @@ class Recorder:
         """Rows of an earlier start of this script."""
         self.rows += rows
         self._seen |= {str(row["recipe"]) for row in rows}
+        self._tried |= {tuple(row["codes"]) for row in rows}
 
     def add(self, codes: Sequence[int]) -> bool:
-        """Build, time and judge; False where the recipe is known."""
+        """Build, time and judge; False where the codes or the recipe are known."""
+        if tuple(codes) in self._tried:
+            return False
+        self._tried.add(tuple(codes))
         try:
             recipe = self.space.decode(codes)
         except EdgeOptError as error:
@@ -196,32 +200,34 @@ def _described(choice: Choice) -> dict[str, Any]:
     }
 
 
-def proposals(recorder: Recorder, generator: np.random.Generator) -> Iterator[Codes]:
-    """Codes without end: drawn, parts of everything on, small changes of the best, in turn."""
+def proposals(recorder: Recorder, generator: np.random.Generator, hold: int) -> Iterator[Codes]:
+    """Codes without end: drawn, parts of everything on, small changes of the best, in turn.
+
+    Args:
+        recorder: Of the model.
+        generator: Of everything that is drawn.
+        hold: Rows in a row that are pruned alike.
+    """
     choices = recorder.choices
     known = [tuple(each) for _, each in recorder_guesses(recorder)]
     yield from known
-    slow = [_slow(choice) for choice in choices]
-    for row in coding.heuristic(choices):
-        yield tuple(0 if s else code for code, s in zip(row, slow, strict=True))
+    first = [choice.family in PRUNED_FIRST for choice in choices]
+    yield from coding.heuristic(choices)
     makers: tuple[Callable[[], Codes], ...] = (
         lambda: coding.draw(choices, generator),
         lambda: part_of(_one(known, generator), choices, generator),
         lambda: changed(_one(recorder.best(12) or known, generator), choices, generator),
     )
     for turn in itertools.count():
-        codes = makers[turn % len(makers)]()
-        often = generator.random() < _SPARED
-        yield tuple(0 if often and s else code for code, s in zip(codes, slow, strict=True))
+        held = makers[turn % len(makers)]()
+        yield held
+        for another in range(hold - 1):
+            codes = makers[(turn + another) % len(makers)]()
+            yield tuple(h if f else c for c, h, f in zip(codes, held, first, strict=True))
 
 
 def _one(rows: Sequence[Codes], generator: np.random.Generator) -> Codes:
     return rows[int(generator.integers(len(rows)))]
-
-
-def _slow(choice: Choice) -> bool:
-    """Whether a choice takes channels out: what is behind is fitted again, ten seconds a row."""
-    return any(a.transform in SLOW for actions in choice.alternatives for a in actions)
 
 
 def recorder_guesses(recorder: Recorder) -> list[tuple[str, Codes]]:
@@ -273,6 +279,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cpu-s", type=float, default=0.25, help="of each side of a comparison")
     parser.add_argument("--samples", type=int, default=SAMPLES)
+    parser.add_argument("--hold", type=int, default=1, help="rows that are pruned alike")
     parser.add_argument("--device", default="local")
     parser.add_argument(
         "--optimization", choices=("all", "extended", "basic", "off"), default="all"
@@ -306,7 +313,7 @@ def main() -> None:
             print(f"{len(space.choices)} choices; estimates", flush=True)
             document |= recorder.known() | {"machine": device.profile.name}
         generator = np.random.default_rng([asked.seed, len(recorder.rows)])
-        for codes in proposals(recorder, generator):
+        for codes in proposals(recorder, generator, asked.hold):
             if len(recorder.rows) >= asked.count:
                 break
             if recorder.add(codes):

@@ -3,7 +3,9 @@
 Everything that a simulator says is simulated. Its truth is a ridge regression on the alternatives
 that are on, with boosted trees of depth 3 on what that leaves over (no strategy's own model is of
 this kind), and a perturbation of each recipe as large as the error on held-out rows, so that
-nothing can know it beforehand. Strategies meet a space with the recorded choices and guesses, and
+nothing can know it beforehand. Drops are fitted on a scale that is even about the bound and
+logarithmic beyond: what ruins a model must not rule what a harmless recipe is said to lose, and
+exact recipes lose nothing. Strategies meet a space with the recorded choices and guesses, and
 an estimator with the recorded work and damages that learns as the real one does. What a space
 leaves out because it does not apply in a combination, the simulator applies.
 """
@@ -19,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from boosted import Trees
 
 from edgeopt.core.action import Action, Choice, Recipe
 from edgeopt.core.candidate import Candidate, RuntimeSettings
@@ -28,82 +31,21 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
 from edgeopt.estimate.gain import Gain
 from edgeopt.estimate.regression import Fit, fit
+from edgeopt.search.codes import EXACT
 
 Floats = npt.NDArray[np.float64]
 BASELINE = "sha256:" + "0" * 64
 LATENCY_S = 0.01
 FOLDS = 5
-_TREES, _RATE, _LEAVES = 60, 0.15, 5
 _RIDGE = 2.0
 _MEASUREMENT = 0.015
 """Relative noise of a latency, as the quick rung has on a quiet machine."""
 _RUINED = 0.25
 """Drops beyond it are all the same to a search."""
-
-
-class Trees:
-    """Boosted regression trees over binary columns.
-
-    Args:
-        rows: [n, columns] of 0 and 1.
-        values: [n].
-    """
-
-    def __init__(self, rows: Floats, values: Floats) -> None:
-        self._trees: list[tuple[Any, ...]] = []
-        left = values.copy()
-        on = rows > 0.5
-        for _ in range(_TREES):
-            tree = _grown(on, left, 3)
-            self._trees.append(tree)
-            left = left - _RATE * _said(tree, on)
-
-    def predict(self, rows: Floats) -> Floats:
-        """[n] for rows [n, columns]."""
-        on = rows > 0.5
-        return np.asarray(_RATE * sum(_said(tree, on) for tree in self._trees), dtype=np.float64)
-
-
-def _grown(on: npt.NDArray[np.bool_], values: Floats, depth: int) -> tuple[Any, ...]:
-    count, total = len(values), float(values.sum())
-    with_ = on.sum(axis=0)
-    sums = values @ on
-    fits = (with_ >= _LEAVES) & (count - with_ >= _LEAVES)
-    if not depth or not fits.any():
-        return (total / max(count, 1),)
-    gain = np.where(
-        fits,
-        sums**2 / np.maximum(with_, 1) + (total - sums) ** 2 / np.maximum(count - with_, 1),
-        -np.inf,
-    )
-    column = int(np.argmax(gain))
-    side = on[:, column]
-    return (
-        column,
-        _grown(on[side], values[side], depth - 1),
-        _grown(on[~side], values[~side], depth - 1),
-    )
-
-
-def _said(tree: tuple[Any, ...], on: npt.NDArray[np.bool_]) -> Floats:
-    if len(tree) == 1:
-        return np.full(len(on), tree[0])
-    if len(on) == 1:
-        return np.array([_leaf(tree, on[0])])
-    column, yes, no = tree
-    found = np.zeros(len(on))
-    side = on[:, column]
-    found[side] = _said(yes, on[side])
-    found[~side] = _said(no, on[~side])
-    return found
-
-
-def _leaf(tree: tuple[Any, ...], on: npt.NDArray[np.bool_]) -> float:
-    """What a tree says of one row."""
-    while len(tree) > 1:
-        column, yes, no = tree
-        tree = yes if on[column] else no
-    return float(tree[0])
+_EVEN = 0.01
+"""Drops up to here are fitted as they are, larger ones by their logarithm."""
+_FINEST = 1e-5
+_MOST_GAINED = 0.02
 
 
 class Truth:
@@ -142,11 +84,27 @@ class Recording:
     def __init__(self, path: Path) -> None:
         found: dict[str, Any] = json.loads(gzip.decompress(path.read_bytes()))
         self.known = found
-        self.name = str(found["model"])
+        self.name = path.name.removesuffix(".json.gz")
+        """The model, and the runtime setting where that is not the usual one."""
         self.rows = [row for row in found["rows"] if "accuracy" in row]
         self.failed = len(found["rows"]) - len(self.rows)
         self.accuracy = float(found["accuracy"])
         self.samples = int(found["samples"])
+
+    @cached_property
+    def step(self) -> float:
+        """The least difference between two accuracies of the recording."""
+        steps = np.diff(np.unique([row["accuracy"] for row in self.rows]))
+        return float(steps[steps > _FINEST].min(initial=1.0 / self.samples))
+
+    def kept(self) -> tuple[float, float]:
+        """Share of held-out rows of which is rightly said whether they keep a point, and the
+        share that a guess without looking gets right."""
+        true = self.values()["drop"]
+        keep = true <= np.arcsinh(1.0)
+        said = true + self.errors["drop"] <= np.arcsinh(1.0)
+        often = float(keep.mean())
+        return float((keep == said).mean()), max(often, 1 - often)
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
@@ -175,12 +133,12 @@ class Recording:
         return np.array(found, dtype=np.float64).T.reshape(len(rows), -1)
 
     def values(self) -> dict[str, Floats]:
-        """What was measured: logarithms of latency and size over the given model's, and drops."""
+        """What was measured: logarithms of latency and size over the given model's, drops bent."""
         drops = [self.accuracy - row["accuracy"] for row in self.rows]
         return {
             "latency": np.log([row["ratio"] for row in self.rows]),
             "size": np.log([row["size"] for row in self.rows]),
-            "drop": np.minimum(drops, _RUINED),
+            "drop": np.arcsinh(np.minimum(drops, _RUINED) / _EVEN),
         }
 
     @cached_property
@@ -219,8 +177,11 @@ class Space:
 
     def guesses(self) -> Iterator[tuple[str, Candidate]]:
         """Those of the real space that codes can say."""
+        seen: set[tuple[int, ...]] = set()
         for name, codes in self._recording.known["guesses"]:
-            yield name, Candidate(recipe=self.decode(codes))
+            if tuple(codes) not in seen:
+                seen.add(tuple(codes))
+                yield name, Candidate(recipe=self.decode(codes))
 
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
         """The same."""
@@ -265,8 +226,15 @@ class Simulator:
         said = {n: float(t.predict(columns)[0]) for n, t in self.recording.truths.items()}
         luck = np.random.default_rng(zlib.crc32(bytes(codes))).standard_normal(2)
         latency = said["latency"] + luck[0] * _typical(self.recording.errors["latency"])
-        drop = said["drop"] + luck[1] * _typical(self.recording.errors["drop"])
-        return float(np.exp(latency)), float(np.exp(said["size"])), max(drop, -0.02)
+        drop = 0.0
+        if self._inexact(codes):
+            bent = said["drop"] + luck[1] * _typical(self.recording.errors["drop"])
+            drop = min(max(_EVEN * float(np.sinh(bent)), -_MOST_GAINED), _RUINED)
+        return float(np.exp(latency)), float(np.exp(said["size"])), drop
+
+    def _inexact(self, codes: Sequence[int]) -> bool:
+        found = zip(self.recording.choices, codes, strict=True)
+        return any(code and choice.family not in EXACT for choice, code in found)
 
     @property
     def objectives(self) -> tuple[Objective, ...]:
@@ -283,10 +251,8 @@ class Simulator:
         latency, size, drop = self.true(codes)
         generator = np.random.default_rng([seed, zlib.crc32(candidate.key.encode())])
         noise = float(np.exp(_MEASUREMENT * generator.standard_normal() * any(codes)))
-        count = self.recording.samples
-        accuracy = round((self.recording.accuracy - drop) * count) / count
-        if not any(codes):
-            accuracy = self.recording.accuracy
+        step = self.recording.step
+        accuracy = self.recording.accuracy - round(drop / step) * step
         return Trial(
             number=number,
             candidate=candidate,

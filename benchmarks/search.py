@@ -23,46 +23,24 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from ablations import ABLATIONS
 from recorded import Recording, SimulatedEstimator, Simulator, Space
 
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.front import front_of
 from edgeopt.core.indicators import hypervolume
-from edgeopt.core.protocols import Strategy
 from edgeopt.core.trial import Trial
 from edgeopt.plugins import STRATEGIES
-from edgeopt.search import proposers
-from edgeopt.search.strategies.portfolio import Portfolio
 
 Floats = npt.NDArray[np.float64]
-BUDGETS = (40, 120, 300)
+BUDGETS = (20, 40, 120, 300)
+"""The first is what an hour leaves where each build takes 180 s."""
+POINTS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300)
+"""Where a hypervolume curve is read."""
 BATCH = 10
 NAMES = ("random", "nsga2", "local", "ladder", "ilp", "planner", "portfolio")
 REFERENCE = 1.1
 RESAMPLES = 2000
-SOURCES: Mapping[str, proposers.Proposer] = {
-    "planner": proposers.planned,
-    "ladder": proposers.ladder,
-    "local": proposers.near_the_front,
-    "nsga2": proposers.children,
-    "random": proposers.drawn,
-}
-
-
-def ablated(without: str) -> Callable[..., Strategy]:
-    """The portfolio without a source, or without estimates."""
-
-    def make(space: Any, *, seed: int, objectives: Any, estimator: Any = None) -> Strategy:
-        known = None if without == "estimates" else estimator
-        sources = {name: source for name, source in SOURCES.items() if name != without}
-        return Portfolio(space, seed, objectives, known, sources)
-
-    return make
-
-
-ABLATIONS = {
-    f"portfolio without {name}": ablated(name) for name in ("planner", "local", "estimates")
-}
 
 
 def curve(recording: Recording, name: str, seed: int, most: int) -> dict[str, Any]:
@@ -81,7 +59,7 @@ def curve(recording: Recording, name: str, seed: int, most: int) -> dict[str, An
     strategy.tell(trials)
     start = time.process_time()
     found: dict[str, Any] = {"model": recording.name, "strategy": name, "seed": seed, "most": most}
-    for budget in (each for each in BUDGETS if each <= most):
+    for budget in (each for each in POINTS if each <= most):
         while len(trials) < budget:
             asked = strategy.ask(min(BATCH, budget - len(trials)))
             if not asked:
@@ -89,8 +67,8 @@ def curve(recording: Recording, name: str, seed: int, most: int) -> dict[str, An
             told = measured(asked, len(trials))
             strategy.tell(told)
             trials += told
-        found[f"hypervolume_{budget}"] = volume(simulator, space, trials)
-        found[f"fastest_{budget}"] = fastest(simulator, space, trials)
+        found[f"hypervolume_{budget}"] = round(volume(simulator, space, trials), 5)
+        found[f"fastest_{budget}"] = round(fastest(simulator, space, trials), 5)
     found["cpu_s"] = round(time.process_time() - start, 1)
     for accord in getattr(strategy, "accords", ()):
         found[f"rank_{accord.metric}"] = accord.rank_correlation
@@ -156,7 +134,8 @@ def simulators(folder: Path) -> list[str]:
     lines = ["simulator            rows  choices  error on held-out rows (and spread of the rows)"]
     for path in sorted(folder.glob("*.json.gz")):
         one = Recording(path)
-        parts: list[str] = []
+        right, blind = one.kept()
+        parts = [f"bound said rightly {right:.2f} ({blind:.2f})"]
         for name, values in one.values().items():
             error = float(np.sqrt(np.mean(one.errors[name] ** 2)))
             parts.append(f"{name} {error:.3f} ({float(np.std(values)):.3f})")

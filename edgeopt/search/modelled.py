@@ -123,7 +123,7 @@ class Modelled:
         found: list[Candidate] = []
         # Some rows mean recipes that are known: a few more are picked than are wanted.
         quota = {name: limit + 2 for name, limit in self._quotas(wanted).items()}
-        for index in selector.pick(3 * wanted, origin, quota):
+        for index in self._picked(selector, 3 * wanted, origin, quota):
             made = self._archive.new([rows[index]], 1)
             if made:
                 self._origin[rows[index]] = origin[index]
@@ -133,12 +133,22 @@ class Modelled:
                 break
         return found
 
+    def _picked(
+        self, selector: Selector, count: int, origin: Sequence[str], quota: Mapping[str, int]
+    ) -> Sequence[int]:
+        """Proposals to measure, the best first; an ablation picks otherwise."""
+        return selector.pick(count, origin, quota)
+
+    def _modelled(self, known: tuple[Objective, ...]) -> Surrogate:
+        """The surrogate of some objectives; an ablation takes another."""
+        return Surrogate(self._space, known, self._estimator, self._archive)
+
     def _open(self) -> None:
         """A surrogate of the objectives that any trial has a value for: a device without a
         sensor must not make everything incomparable."""
         known = tuple(each for each in self._objectives if self._archive.costs(each))
         if known and (self._surrogate is None or self._surrogate.objectives != known):
-            self._surrogate = Surrogate(self._space, known, self._estimator, self._archive)
+            self._surrogate = self._modelled(known)
             self._foretold = Foretold([each.metric for each in known])
 
     def _pool(self, view: View) -> dict[Codes, str]:
