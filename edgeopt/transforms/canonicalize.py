@@ -63,7 +63,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
     ),
     ("compose_conv1x1", "pointwise_into_conv", "compose_products", "merge_branches"),
     ("affine_before", "constant_chain"),
-    ("chain_pools",),
+    ("chain_pools", "average_to_conv"),
 )
 """Names of transforms, phase by phase."""
 
