@@ -151,8 +151,12 @@ def _follow(
     walk: Walk, axes: Axes, block: _Block, sizes: tuple[list[_Size], list[_Size]], found: list[Axis]
 ) -> None:
     """Every layer of a block to the axis of the result that it decides alone."""
-    before = [int(sizes[0][axis] or 1) for axis in block.before]
-    behind = [int(sizes[1][axis] or 1) for axis in block.behind]
+    before = [size for axis in block.before if isinstance(size := sizes[0][axis], int)]
+    behind = [size for axis in block.behind if isinstance(size := sizes[1][axis], int)]
+    if len(before) < len(block.before) or len(behind) < len(block.behind):
+        # A free axis with ones beside it: which of them a place becomes is not known.
+        walk.freeze(tuple(axes[axis] for axis in block.before), "a Reshape of free sizes")
+        return
     for position, axis in enumerate(block.before):
         for labels in axes[axis]:
             if int(np.prod(before)) > _ELEMENTS or not behind:
