@@ -1,11 +1,12 @@
 """What the criteria prefer, their orders as artifacts, and what a search is offered."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from numpy.random import default_rng
+from numpy.random import Generator, default_rng
 
 from edgeopt import plugins
 from edgeopt.core.action import Action
@@ -68,28 +69,46 @@ def test_energy_keeps_what_is_large(store: ArtifactStore) -> None:
     assert _kept("channels_energy", _redundant(), store, 3) == [2.0, 2.0, 5.0]
 
 
-def test_elimination_is_what_solving_anew_says() -> None:
-    """Each step removes the channel whose loss, with the others solved anew, is least."""
+def _reader(units: list[int], draw: Generator) -> Reader:
+    size = len(units)
+    x = draw.normal(size=(400, size)) @ draw.normal(size=(size, size))
+    weight = draw.normal(size=(size, 3))
+    products, covariance = weight @ weight.T, np.cov(x.T, bias=True)
+    return Reader(np.array(units), np.diag(products), np.diag(covariance), products, covariance)
+
+
+def _loss(reader: Reader, gone: Sequence[int]) -> float:
+    """What a layer misses without some units, the others solved anew; a share of what it makes."""
+    assert reader.covariance is not None
+    assert reader.products is not None
+    size, kept = len(reader.units), np.flatnonzero(~np.isin(reader.units, gone))
+    regular = reader.covariance + 1e-3 * np.trace(reader.covariance) / size * np.eye(size)
+    cross = regular[kept]
+    left = regular - cross.T @ np.linalg.solve(regular[np.ix_(kept, kept)], cross)
+    return float((left * reader.products).sum() / (reader.covariance * reader.products).sum())
+
+
+@pytest.mark.parametrize(
+    ("width", "places"),
+    [
+        (6, [[0, 1, 2, 3, 4, 5]]),
+        (5, [[0, 0, 1, 1, 2, 2, 3, 3, 4, 4]]),
+        (5, [[0, 1, 2, 3, 4, 0, 1, 2, 3, 4], [4, 2, 0]]),
+        (4, [[3, 1, 1, 0, 2, 3, 3], [0, 1, 2, 3]]),
+        (80, [list(range(80))]),
+    ],
+)
+def test_elimination_is_what_solving_anew_says(width: int, places: list[list[int]]) -> None:
+    """Each step removes the unit whose loss, with the others solved anew, is least."""
     draw = default_rng(5)
-    x = draw.normal(size=(400, 6)) @ draw.normal(size=(6, 6))
-    covariance = np.cov(x.T, bias=True)
-    weight = draw.normal(size=(6, 3))
-    ridge = 1e-3 * np.trace(covariance) / 6
-    regular = covariance + ridge * np.eye(6)
-
-    def loss(kept: list[int]) -> float:
-        cross = regular[np.ix_(kept, range(6))]
-        solved = np.linalg.solve(regular[np.ix_(kept, kept)], cross @ weight)
-        return float(np.trace(weight.T @ regular @ weight - (cross @ weight).T @ solved))
-
-    reader = Reader(
-        np.arange(6), (weight**2).sum(axis=1), np.diag(covariance), weight @ weight.T, covariance
-    )
-    order, kept = elimination(6, [reader]).tolist(), list(range(6))
-    for gone in order[:4]:
-        losses = {unit: loss([k for k in kept if k != unit]) for unit in kept}
-        assert min(losses, key=lambda unit: losses[unit]) == gone
-        kept.remove(gone)
+    found = [_reader(units, draw) for units in places]
+    order = elimination(width, found).tolist()
+    assert sorted(order) == list(range(width))
+    steps = width - max(1, int(0.2 * width))
+    for step in range(0, steps, max(1, width // 12)):
+        gone, left = order[:step], order[step:]
+        losses = {unit: sum(_loss(one, [*gone, unit]) for one in found) for unit in left}
+        assert min(losses, key=lambda unit: losses[unit]) == order[step]
 
 
 @pytest.mark.parametrize("name", CRITERIA)
