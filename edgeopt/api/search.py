@@ -17,6 +17,7 @@ from edgeopt.api.book import TrialBook
 from edgeopt.api.host import Host
 from edgeopt.api.reserve import MOST, reserved_s
 from edgeopt.api.trials import Bench, Prepared
+from edgeopt.api.turns import turns
 from edgeopt.api.under_way import Ahead, Scoring, line_of, settle, trial_of
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.front import Front
@@ -111,10 +112,11 @@ class Lane:
     def explore(self, strategies: Sequence[tuple[str, Strategy]]) -> None:
         """Ask the strategies until trials, time or ideas run out.
 
-        The first one until it has no more ideas, then the others in turn, a batch each.
+        The first one for its first candidates, then all in turn.
         """
         told = 0
-        for name, strategy, batch in self._turns(strategies):
+        offers = [(name, strategy, self._batches(strategy)) for name, strategy in strategies]
+        for name, strategy, batch in turns(offers):
             room = None if self.trials is None else self.trials - told
             labels: Mapping[str, str] = getattr(strategy, "labels", {})
             offered = self.offered(self.skipped)
@@ -128,22 +130,6 @@ class Lane:
             self.book.drop_models()
             if ended or (self.trials is not None and told >= self.trials):
                 return
-
-    def _turns(
-        self, strategies: Sequence[tuple[str, Strategy]]
-    ) -> Iterator[tuple[str, Strategy, Sequence[Candidate]]]:
-        first, *others = strategies
-        for batch in self._batches(first[1]):
-            yield (*first, batch)
-        open_ = [(name, strategy, self._batches(strategy)) for name, strategy in others]
-        while open_:
-            for turn in list(open_):
-                name, strategy, batches = turn
-                batch = next(batches, None)
-                if batch is None:
-                    open_.remove(turn)
-                else:
-                    yield name, strategy, batch
 
     def confirm(self) -> None:
         """Measure the front again under the stronger protocol.

@@ -355,12 +355,12 @@ class GraphSpace:
             typed += [(name, recipe)] * (name in WITH_HALF)
             pruned += [(name, recipe)] * (name in WITH_TRAINING)
             yield name, recipe
-        yield from self._trained(pruned)
         yield from self._typed(typed)
         if any(choice.family == "quantize" for choice in self.choices):
             groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
             alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
             yield "quantize", self._build(self.workshop.recipe(alone), lenient=True).recipe
+        yield from self._trained(pruned)
 
     def _trained(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
         """Of ours those that are pruned with a training behind it: minutes each, so these few."""

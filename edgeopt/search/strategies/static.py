@@ -9,6 +9,8 @@ from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
 
 AT_ONCE = 3
+FEW = 12
+"""Behind so many there are those that take long to make: one at a time."""
 
 
 class Static:
@@ -29,7 +31,8 @@ class Static:
     def ask(self, count: int) -> Sequence[Candidate]:
         """The next ones in order."""
         found: list[Candidate] = []
-        while len(found) < min(count, AT_ONCE):
+        at_once = AT_ONCE if len(self.labels) < FEW else 1
+        while len(found) < min(count, at_once):
             name, candidate = next(self._guesses, ("", None))
             if candidate is None:
                 break

@@ -1,0 +1,41 @@
+"""Whose candidates come next: what a person would try first, then every strategy in turn."""
+
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from edgeopt.core.candidate import Candidate
+
+S = TypeVar("S")
+Batches = Iterator[Sequence[Candidate]]
+ALONE = 12
+"""Candidates of the first strategy before the others have a turn. Counted and not timed, so that a
+resumed search asks the same."""
+
+
+def turns(
+    strategies: Sequence[tuple[str, S, Batches]], alone: int = ALONE
+) -> Iterator[tuple[str, S, Sequence[Candidate]]]:
+    """Batches with the strategy they are of, until nobody has ideas.
+
+    The first strategy has its first candidates alone, then all take turns, a batch each, the
+    others first: what comes late among first guesses takes minutes to make on some models, and
+    must not use up the search.
+
+    Args:
+        strategies: By name, with their batches.
+        alone: Candidates of the first one before the others have a turn.
+    """
+    first, *others = strategies
+    asked = 0
+    while asked < alone and (batch := next(first[2], None)) is not None:
+        asked += len(batch)
+        yield first[0], first[1], batch
+    open_ = [*others, first]
+    while open_:
+        for turn in list(open_):
+            name, strategy, batches = turn
+            batch = next(batches, None)
+            if batch is None:
+                open_.remove(turn)
+            else:
+                yield name, strategy, batch
