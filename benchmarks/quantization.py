@@ -12,7 +12,6 @@ read from `--out`, so the benchmark may be stopped and go on.
 """
 
 import argparse
-import importlib
 import json
 import shutil
 import tempfile
@@ -199,13 +198,18 @@ def _entries(subject: Subject, best: Mapping[str, Any] | None, folder: Path) -> 
 
 
 def _frozen(model: str, source: Path) -> Path:
-    """What the peers start from: the same sizes are fixed for them, by the runtime's own tool."""
+    """What the peers start from: the same sizes are fixed for them.
+
+    The runtime's own tool fixes sizes by their names, and ppocr-cls calls two different ones "?".
+    """
     if model not in FROZEN:
         return source
-    tool = importlib.import_module("onnxruntime.tools.onnx_model_utils")
     held = onnx.load(source)
-    for name, shape in FROZEN[model].items():
-        tool.make_input_shape_fixed(held.graph, name, list(shape))
+    for given in held.graph.input:
+        for dim, size in zip(
+            given.type.tensor_type.shape.dim, FROZEN[model].get(given.name, ()), strict=False
+        ):
+            dim.dim_value = size
     made = source.with_name("frozen.onnx")
     onnx.save(held, made)
     return made
