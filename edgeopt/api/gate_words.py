@@ -16,8 +16,8 @@ from edgeopt.gate.verdict import said
 
 _KINDS = {
     "exact": "computed from the file alone, every time; no device is needed",
-    "measured": "measured now on the device, interleaved with the base; else the lock's receipt "
-    "for this very model and protocol; else there is no verdict, which is never a pass",
+    "measured": "measured now on the device, interleaved with the base; with --no-measure the "
+    "lock's receipt for this very model and protocol; without either no verdict, never a pass",
     "scored": "computed on the held-out samples of the project's data",
 }
 

@@ -219,4 +219,6 @@ def _dearest(regret: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _alike(made: Mapping[str, Any]) -> str:
-    return "latency ranks agree: " + "; ".join(each["text"] for each in made["correlations"])
+    return "agreement of latency ranks (1 is the same order): " + "; ".join(
+        each["text"] for each in made["correlations"]
+    )

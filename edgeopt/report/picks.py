@@ -8,6 +8,7 @@ from typing import Any
 
 from edgeopt.core.samples import TIE
 from edgeopt.report.points import Point
+from edgeopt.report.words import count
 
 Pick = dict[str, str] | None
 MARGIN = 0.1
@@ -156,7 +157,7 @@ def verdict(
     better = _more_accurate(others, shipped, quality, decidable)
     if better is not None:
         return _gain(better, baseline, shipped, quality, f"more accurate, {_speed(better)}")
-    return _no_gain(members, baseline, shipped)
+    return _no_gain(points, baseline, shipped)
 
 
 def _as_fast_and_more_accurate(best: Point, others: Sequence[Point], quality: str) -> Point:
@@ -206,7 +207,8 @@ def _changes(point: Point, quality: str) -> list[str]:
     return list(found.values())
 
 
-def _no_gain(members: Sequence[Point], baseline: Point, shipped: Point) -> dict[str, Any]:
+def _no_gain(points: Sequence[Point], baseline: Point, shipped: Point) -> dict[str, Any]:
+    members = [p for p in points if p["standing"] == "front"]
     if shipped is not baseline and _feasible(shipped):
         text = (
             f"take {shipped['id']} ({shipped['label']}), what would be shipped today: "
@@ -215,7 +217,7 @@ def _no_gain(members: Sequence[Point], baseline: Point, shipped: Point) -> dict[
         )
         return {**_say(shipped["id"], text), "better_than_given": True}
     if _feasible(baseline):
-        text = "nothing was gained: ship the given model as it is"
+        text = f"{_tried(points, baseline)}: ship the given model as it is"
         return _say(baseline["id"], text + _smaller_but(members, baseline))
     if members:
         first = members[0]
@@ -223,6 +225,16 @@ def _no_gain(members: Sequence[Point], baseline: Point, shipped: Point) -> dict[
         ours = first["role"] == "search"
         return {**_say(first["id"], text), "gained": ours, "better_than_given": True}
     return _say(None, "no candidate keeps every bound")
+
+
+def _tried(points: Sequence[Point], baseline: Point) -> str:
+    """That nothing was gained can be said only where something was measured beside it."""
+    others = [p for p in points if p is not baseline]
+    if any(p["standing"] != "invalid" for p in others):
+        return "nothing was gained"
+    if not others:
+        return "nothing else was tried yet"
+    return f"nothing is known yet: no valid measurement of {count(len(others), 'other')}"
 
 
 def _smaller_but(members: Sequence[Point], other: Point) -> str:

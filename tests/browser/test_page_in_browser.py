@@ -276,6 +276,19 @@ def test_paper_shows_tables_whole(tab: Tab) -> None:
     tab.call("Emulation.setEmulatedMedia", media="")
 
 
+def test_figures_fit_onto_paper(tab: Tab) -> None:
+    """A sheet is narrower than the window in which they were drawn."""
+    tab.call("Emulation.setEmulatedMedia", media="print")
+    tab.resize(700, 900)
+    tab.until(lambda: tab.run("innerWidth") == 700, "the window keeps its width")
+    figures = "[...document.querySelectorAll('#parallel-plot svg, .plot svg')]"
+    seen = f"{figures}.filter((f) => f.getClientRects().length)"
+    assert tab.run(f"{seen}.length") > len(DEVICES)
+    assert tab.run(f"Math.max(...{seen}.map((f) => f.getBoundingClientRect().right))") <= 700
+    tab.resize(1280, 900)
+    tab.call("Emulation.setEmulatedMedia", media="")
+
+
 def test_a_narrow_window_does_not_scroll_sideways(tab: Tab) -> None:
     """Tables and axes scroll in their own boxes."""
     tab.resize(380, 800)

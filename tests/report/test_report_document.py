@@ -128,6 +128,23 @@ def test_words_follow_the_interval(ratio: float, spread: float, rounds: int, sai
     assert (said == "faster") == taken.faster
 
 
+def test_what_was_not_measured_was_not_in_vain() -> None:
+    """A busy machine, or a time that was over at once, shows nothing of the search."""
+    bare = document(study(), [_given()], context())["verdict"]["local"]
+    assert (bare["take"], bare["text"]) == (
+        "c0",
+        "nothing else was tried yet: ship the given model as it is",
+    )
+    unusable = next(t for t in trials() if t.number == 6)
+    second = replace(unusable, number=2, candidate=trial(2, unusable.outcome, "b").candidate)
+    many = _one(unusable, second)
+    found = many["verdict"]["local"]
+    assert found["take"] == "c0"
+    assert found["text"].startswith("nothing is known yet: no valid measurement of 2 others")
+    failed = next(t for t in trials() if t.number == 7)
+    assert "nothing was gained" in _one(failed)["verdict"]["local"]["text"]
+
+
 def test_nothing_gained_is_said_plainly() -> None:
     """No candidate helps: ship the given model; nothing is called fastest but itself."""
     slower = trial(1, measurement(1.2, 1_300_000, 0.96), "a")
