@@ -46,9 +46,11 @@ class Problem:
         self._nothing: Floats = np.eye(int(self._places.shape[1]))
         self._inverses = self._blocks(self._inverse, self._nothing)
         self._weights = self._blocks(self._products, 0 * self._nothing)
-        self._left: list[Floats] = []
-        self._right: list[Floats] = []
-        self._roots: list[Floats] = []
+        self._pending = 0
+        room = (size, _PENDING + len(self._nothing))
+        self._roots: Floats = np.zeros(room, order="F")
+        self._left: Floats = np.zeros(room, order="F")
+        self._right: Floats = np.zeros(room, order="F")
 
     def costs(self) -> Floats:
         """What the removal of each unit adds to the error [units]; of removed ones 0."""
@@ -67,32 +69,36 @@ class Problem:
         half = np.linalg.solve(root, columns.T).T
         gain = np.linalg.solve(root.T, half.T).T
         moved = rows - gain @ rows[at] / 2
-        for kept, new in ((self._roots, half), (self._left, gain), (self._right, moved)):
-            kept.append(new)
+        new = slice(self._pending, self._pending + len(at))
+        self._roots[:, new], self._left[:, new], self._right[:, new] = half, gain, moved
+        self._pending = new.stop
         self._update_blocks(half, gain, moved)
         self._there[unit] = False
         self._inverses[unit] = self._nothing
         self._weights[unit] = 0.0
-        if sum(each.shape[1] for each in self._roots) >= _PENDING:
+        if self._pending >= _PENDING:
             self._settle()
 
     def _now(self, at: Indices) -> tuple[Floats, Floats]:
         """Columns of both matrices, with all that is pending."""
         columns, rows = self._inverse[:, at], self._products[:, at]
-        if self._roots:
-            root, left, right = (np.hstack(x) for x in (self._roots, self._left, self._right))
+        if self._pending:
+            root, left, right = self._updates()
             columns = columns - root @ root[at].T
             rows = rows - left @ right[at].T - right @ left[at].T
         return columns, rows
 
+    def _updates(self) -> tuple[Floats, Floats, Floats]:
+        done = slice(0, self._pending)
+        return self._roots[:, done], self._left[:, done], self._right[:, done]
+
     def _settle(self) -> None:
-        root, left, right = (np.hstack(x) for x in (self._roots, self._left, self._right))
+        root, left, right = self._updates()
         self._inverse -= root @ root.T
         both = left @ right.T
         self._products -= both
         self._products -= both.T
-        for each in (self._roots, self._left, self._right):
-            each.clear()
+        self._pending = 0
 
     def _blocks(self, matrix: Floats, padding: Floats) -> Floats:
         """Blocks on the diagonal [units, places, places]; where a unit has fewer, padding."""
