@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from edgeopt.api import costs
 from edgeopt.api.device import Device, open_device
 from edgeopt.api.emulated import float16_warnings, warnings_of
 from edgeopt.api.prepare import SENSITIVITY
@@ -14,9 +15,11 @@ from edgeopt.api.subject import Progress, Subject, open_model, open_subject
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.model import TensorSpec
-from edgeopt.errors import UsageError
+from edgeopt.errors import EdgeOptError, UsageError
 from edgeopt.graph.cost import per_layer, static_cost
 from edgeopt.graph.normalize import notes
+from edgeopt.graph.runtime import synthetic_feed
+from edgeopt.graph.write import to_proto
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
@@ -81,6 +84,7 @@ def inspect_model(
             ],
         }
         told["warnings"] = _warnings(workshop, door, subject)
+        told["cost_tables"] = _estimates(workshop, door, subject, workspace.folder)
         if sensitivity:
             progress("running each choice alone on calibration inputs")
             told["sensitivity"] = ranked(space, folder=workspace.folder / SENSITIVITY)
@@ -115,6 +119,21 @@ def _warnings(workshop: Workshop, device: Device, subject: Subject) -> list[str]
     return [*found, *half]
 
 
+def _estimates(
+    workshop: Workshop, device: Device, subject: Subject, folder: Path
+) -> list[dict[str, Any]]:
+    """What the operators that were profiled on the device say of the given model."""
+    if not costs.tables_of(folder, device):
+        return []
+    graph = workshop.build(workshop.recipe()).graph
+    data = subject.data
+    feed = synthetic_feed(graph) if data is None else data.calibration.feeds[0]
+    try:
+        return costs.estimates(folder, device, to_proto(graph), feed)
+    except EdgeOptError as error:
+        return [{"absent": f"no estimate from operator costs: {error.what}"}]
+
+
 def _spec(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape and list(spec.shape)}
 
@@ -143,6 +162,8 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
     if subject.data is None:
         lines.append("  (quantize, prune and repair need data: give --data)")
     lines += ["", *told["warnings"]] if told["warnings"] else []
+    for entry in told["cost_tables"]:
+        lines += ["", *costs.lines_of(entry, device.name)]
     if "sensitivity" in told:
         lines += ["", *table(told["sensitivity"])]
     return "\n".join(lines)

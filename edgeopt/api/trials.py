@@ -10,6 +10,7 @@ from typing import Any
 
 from edgeopt.api import screening
 from edgeopt.api.accuracy import PairedAccuracy
+from edgeopt.api.costs import learn_costs
 from edgeopt.api.device import Device
 from edgeopt.api.emulated import warnings_of
 from edgeopt.api.workspace import Workspace
@@ -222,6 +223,7 @@ class Bench:
                 trial, outcome=failed, device_s=failed.device_s, overhead=failed.overhead
             )
         trial = replace(trial, device_s=outcome.device_s, overhead=outcome.overhead)
+        learn_costs(self.workspace.folder, self.device, trial, outcome)
         found = self._measurement(outcome, built, prepared.candidate.runtime)
         if self.skip_slow and not complete and _much_slower(outcome):
             absent = {**found.absent, self._accuracy_name: NOT_SCORED}

@@ -3,6 +3,7 @@
 Field numbers are those of onnx.proto3. Weights are skipped, not read.
 """
 
+import hashlib
 import mmap
 import os
 
@@ -31,11 +32,28 @@ def files(path):
 
 def domains(path):
     """(node name, operator) to the operator's domain, subgraphs included."""
+    return {key: domain for key, (domain, _) in operators(path).items()}
+
+
+def operators(path):
+    """(node name, operator) to the operator's domain and a digest of its attributes.
+
+    The digest is empty without attributes. Equal digests are equal attributes; graphs count too.
+    """
     found = {}
     for graph in _graphs(path):
         for node in _all(graph, _GRAPH_NODE):
-            found[_text(node, _NODE_NAME), _text(node, _NODE_OPERATOR)] = _text(node, _NODE_DOMAIN)
+            key = _text(node, _NODE_NAME), _text(node, _NODE_OPERATOR)
+            attributes = sorted(bytes(part) for part in _all(node, _NODE_ATTRIBUTE))
+            found[key] = _text(node, _NODE_DOMAIN), attributes_digest(attributes)
     return found
+
+
+def attributes_digest(attributes):
+    """Twelve hexadecimal digits for sorted serialized attributes; empty for none."""
+    if not attributes:
+        return ""
+    return hashlib.sha256(b"".join(attributes)).hexdigest()[:12]
 
 
 def _graphs(path):

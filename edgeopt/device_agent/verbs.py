@@ -96,12 +96,12 @@ def profile(job):
     written = session.end_profiling()
     with open(written) as stream:
         events = json.load(stream)
-    domains = onnxfile.domains(made) if os.path.isfile(made) else {}
+    operators = onnxfile.operators(made) if os.path.isfile(made) else {}
     for name in os.listdir(job.folder):
         if name.startswith(("profile", "optimized")):
             os.remove(os.path.join(job.folder, name))
     return {
-        "nodes": _nodes(events, runs, domains),
+        "nodes": _nodes(events, runs, operators),
         "runs": runs,
         "providers": session.get_providers(),
         "compiled": sessions.compiles(settings),
@@ -111,7 +111,7 @@ def profile(job):
 _KERNEL = "_kernel_time"
 
 
-def _nodes(events, runs, domains):
+def _nodes(events, runs, operators):
     """One entry a node; the first run is left out of the times, and of the order it is the source.
 
     Runs are told apart by the event that ends each of them.
@@ -125,16 +125,20 @@ def _nodes(events, runs, domains):
             continue
         details, name = event.get("args", {}), name[: -len(_KERNEL)]
         operator = details.get("op_name", "")
+        domain, attributes = operators.get((name, operator), (None, None))
         node = found.setdefault(
             (name, operator, details.get("node_index")),
             {
                 "name": name,
                 "op": operator,
-                "domain": domains.get((name, operator)),
+                "domain": domain,
+                "attributes": attributes,
                 "provider": details.get("provider", ""),
                 "time_s": 0.0,
                 "inputs": _types(details.get("input_type_shape")),
                 "outputs": _types(details.get("output_type_shape")),
+                "input_shapes": _shapes(details.get("input_type_shape")),
+                "output_shapes": _shapes(details.get("output_type_shape")),
             },
         )
         if run > 1:
@@ -145,6 +149,11 @@ def _nodes(events, runs, domains):
 def _types(entries):
     """Element types of a node's tensors, as the runtime names them."""
     return [name for entry in entries or [] for name in entry]
+
+
+def _shapes(entries):
+    """Shapes of a node's tensors in the first run."""
+    return [shape for entry in entries or [] for shape in entry.values()]
 
 
 def _model(job, name):
