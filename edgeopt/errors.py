@@ -13,8 +13,13 @@
     ├── NothingToDoError          5  zero budgets, zero measurements
     └── WrongOutputError          6  a model computes something else than it must
 
+A plug-in that fails on a model is left out with a PluginFaultWarning: one must not end a study.
 A candidate that fails is *not* an exception: it is a `core.measurement.Failure` in a trial.
 """
+
+
+class PluginFaultWarning(UserWarning):
+    """A plug-in failed on a model and was left out; everything else went on."""
 
 
 class EdgeOptError(Exception):

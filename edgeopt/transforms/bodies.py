@@ -7,11 +7,15 @@ outside: values inside a body cannot be observed (a branch may not run, a loop r
 static quantization, pruning and repair act on the main graph alone.
 """
 
+import traceback
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
+from edgeopt.errors import EdgeOptError, PluginFaultWarning
 from edgeopt.graph.bodies import maker, out_of_sight, parents, view
 from edgeopt.graph.editor import Editor
 from edgeopt.transforms.base import Evidence, Offer, Rejection, ShelfName, Transform
@@ -32,11 +36,20 @@ def enters(family: ShelfName, transform: Transform) -> bool:
 def sites_of(
     family: ShelfName, transform: Transform, model: ir.Model, offer: Offer
 ) -> Iterator[Action]:
-    """Every action of a transform on the main graph, then on the bodies that it may enter."""
-    yield from transform.sites(model, offer)
-    if enters(family, transform):
-        for body in parents(model):
-            yield from transform.sites(view(model, body), offer)
+    """Every action of a transform on the main graph, then on the bodies that it may enter.
+
+    Warns:
+        PluginFaultWarning: The transform failed on this model, and has no more sites on it.
+    """
+    try:
+        yield from transform.sites(model, offer)
+        if enters(family, transform):
+            for body in parents(model):
+                yield from transform.sites(view(model, body), offer)
+    except EdgeOptError:
+        raise
+    except Exception as error:  # a plug-in may raise anything, and one must not end a study
+        _warn(f"a transform of the shelf {family} failed where it looked for sites", error)
 
 
 def apply_at(
@@ -45,8 +58,34 @@ def apply_at(
     """Apply an action in the graph that makes its site's value; the caller undoes a rejected one.
 
     A rule that would reach across the border of a body so that something reads what it does not
-    see is rejected.
+    see is rejected, and so is one that fails.
+
+    Warns:
+        PluginFaultWarning: It failed.
     """
+    try:
+        return _applied(family, transform, editor, action, evidence)
+    except EdgeOptError:
+        raise
+    except Exception as error:  # as above
+        _warn(f"{action.transform} failed at {action.site!r}", error)
+        return Rejection(reason=f"it failed with {type(error).__name__}: {error}")
+
+
+def _warn(what: str, error: Exception) -> None:
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    places = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+    warnings.warn(
+        f"{what} and was left out, a defect that should be reported: "
+        f"{type(error).__name__}: {error} (at {places})",
+        PluginFaultWarning,
+        stacklevel=3,
+    )
+
+
+def _applied(
+    family: ShelfName, transform: Transform, editor: Editor, action: Action, evidence: Evidence
+) -> Action | Rejection:
     if not editor.bodies:
         return transform.apply(editor, action, evidence)
     found = maker(editor.model, action.site) if enters(family, transform) else None
