@@ -49,7 +49,7 @@ def sites_of(
     except EdgeOptError:
         raise
     except Exception as error:  # a plug-in may raise anything, and one must not end a study
-        _warn(f"a transform of the shelf {family} failed where it looked for sites", error)
+        _warn(f"looking for sites of the shelf {family}", error)
 
 
 def apply_at(
@@ -68,7 +68,7 @@ def apply_at(
     except EdgeOptError:
         raise
     except Exception as error:  # as above
-        _warn(f"{action.transform} failed at {action.site!r}", error)
+        _warn(action.transform, error)
         return Rejection(reason=f"it failed with {type(error).__name__}: {error}")
 
 
@@ -76,7 +76,7 @@ def _warn(what: str, error: Exception) -> None:
     frames = traceback.extract_tb(error.__traceback__)[1:]
     places = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
     warnings.warn(
-        f"{what} and was left out, a defect that should be reported: "
+        f"{what} failed and was left out there, a defect that should be reported: "
         f"{type(error).__name__}: {error} (at {places})",
         PluginFaultWarning,
         stacklevel=3,

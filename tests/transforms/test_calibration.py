@@ -206,6 +206,17 @@ def test_an_observation_does_not_depend_on_how_samples_are_split(
     np.testing.assert_allclose(channels.total, rows.sum(axis=1), rtol=1e-5, atol=1e-9)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("axis", [1, -1])
+def test_masks_of_the_lowest_float_have_a_finite_sum(dtype: type[np.floating], axis: int) -> None:
+    """What an attention mask adds is as low as numbers go: no row of it overflows."""
+    lowest = float(np.finfo(dtype).min)
+    seen = _seen(np.full((1, 4, 8), lowest, dtype))
+    channels = seen.channels[axis]
+    assert channels is not None
+    np.testing.assert_allclose(channels.total, lowest * 32 / len(channels.total))
+
+
 @pytest.mark.parametrize("name", METHODS)
 def test_every_method_stays_within_the_extremes(name: str) -> None:
     """Whatever the values, the range lies within them and is not empty."""

@@ -155,6 +155,9 @@ class Observation:
         self.zeros += float((some.size - np.count_nonzero(some)) * step)
 
 
+_FITS = float(np.finfo(np.float32).max) / 2
+
+
 def _axes(array: Array) -> tuple[int, ...]:
     axes = {2: (1,), 3: (1, -1)}.get(array.ndim, (1,) if array.ndim > 3 else ())
     return tuple(axis for axis in axes if array.shape[axis] <= _CHANNELS)
@@ -164,16 +167,19 @@ def _channels_of(array: Array, axis: int) -> Channels:
     """Figures along the last axis first: reductions over it are many times faster than over two.
 
     Sums of one row are made in the array's own precision (numpy adds pairwise, so that little is
-    lost), and those of rows in double precision.
+    lost), and those of rows in double precision; masks of the lowest float fit no other.
     """
     kept = array.shape[axis]
     after = int(np.prod(array.shape[axis % array.ndim + 1 :]))
     rows = array.reshape(-1, kept, after)
-    wide = np.promote_types(array.dtype, np.float32)
+    low = rows.min(axis=2).min(axis=0).astype(np.float64)
+    high = rows.max(axis=2).max(axis=0).astype(np.float64)
+    largest = float(np.maximum(-low, high).max(initial=0.0)) * after
+    wide = np.float64 if largest > _FITS else np.promote_types(array.dtype, np.float32)
     total = rows.sum(axis=2, dtype=wide).astype(np.float64).sum(axis=0)
     return Channels(
-        low=rows.min(axis=2).min(axis=0).astype(np.float64),
-        high=rows.max(axis=2).max(axis=0).astype(np.float64),
+        low=low,
+        high=high,
         total=total,
         count=array.size // kept,
     )
