@@ -107,7 +107,7 @@ def lines_of(told: Mapping[str, Any], device: str) -> list[str]:
     made, roofline, agreement = told["estimate"], told["roofline"], told["agreement"]
     lines = [
         f"Estimate, not a measurement ({told['runtime']}): {made['seconds'] * 1e3:.3g} ms a run",
-        f"  from the operators of {told['models']} models that were profiled on {device}: "
+        f"  from operators profiled on {device} (models: {told['models']}): "
         f"{made['profiled']:.0%} of it is of operators that were seen there,",
         f"  {made['unseen']} of {made['operators']} are by the roofline "
         f"({roofline['macs_per_s'] / 1e9:.3g} G multiply-adds/s, "

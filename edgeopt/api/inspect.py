@@ -164,6 +164,8 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
     lines += ["", *told["warnings"]] if told["warnings"] else []
     for entry in told["cost_tables"]:
         lines += ["", *costs.lines_of(entry, device.name)]
+    if told["cost_tables"] and subject.data is None:
+        lines.append("  free sizes count as 1: --data decides them")
     if "sensitivity" in told:
         lines += ["", *table(told["sensitivity"])]
     return "\n".join(lines)

@@ -3,8 +3,9 @@
     t = launch + max(multiply-adds / rate, bytes / bandwidth)
 
 Rates belong to kinds of kernels (`Operator.kind`), bandwidths to operators that only move and
-transform values; a kind that was not seen gets what all seen ones reach together. Everything is
-fitted from profiled operators by medians weighted with time: the long ones make the sum.
+transform values; a kind that was not seen, or only so small that the launch hides its rate, gets
+what all seen ones reach together. Everything is fitted from profiled operators by medians weighted
+with time: the long ones make the sum.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,8 @@ from edgeopt.estimate.operators import Operator
 
 _LAUNCH_QUANTILE = 0.1
 _LEAST_S = 1e-7
+_Told = dict[str, list[tuple[float, float]]]
+"""By kind: amount of work or bytes, and seconds beyond the launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,29 +56,35 @@ class Roofline:
         """
         if not times:
             raise ValueError("a roofline needs profiled operators")
-        launch_s = float(
-            np.quantile([seconds for _, seconds in times], _LAUNCH_QUANTILE, method="lower")
-        )
-        work: dict[str, list[tuple[float, float]]] = {}
-        moved: dict[str, list[tuple[float, float]]] = {}
-        for operator, seconds in times:
-            left = max(seconds - launch_s, _LEAST_S)
+        seconds = [seconds for _, seconds in times]
+        launch_s = float(np.quantile(seconds, _LAUNCH_QUANTILE, method="lower"))
+        work: _Told = {}
+        moved: _Told = {}
+        for operator, taken in times:
+            left = max(taken - launch_s, _LEAST_S)
             amount, held = (operator.macs, work) if operator.macs else (operator.moved_bytes, moved)
-            held.setdefault(operator.kind, []).append((amount / left, left))
+            held.setdefault(operator.kind, []).append((amount, left))
         # Where nothing only moves, what moves with the work is a bound from below, and no limit.
         bandwidth = _middle(moved) if moved else float("inf")
+        rate = _middle(work) if work else float("inf")
         return Roofline(
             launch_s=launch_s,
-            rates={kind: _middle({kind: pairs}) for kind, pairs in work.items()},
-            bandwidths={kind: _middle({kind: pairs}) for kind, pairs in moved.items()},
-            rate=_middle(work) if work else float("inf"),
+            rates=_rates(work, rate * launch_s),
+            bandwidths=_rates(moved, bandwidth * launch_s),
+            rate=rate,
             bandwidth=bandwidth,
         )
 
 
-def _middle(pairs: Mapping[str, Sequence[tuple[float, float]]]) -> float:
+def _rates(told: _Told, least: float) -> dict[str, float]:
+    """Rate by kind, of the kinds that have an operator large enough to tell it."""
+    large = {kind: [pair for pair in pairs if pair[0] >= least] for kind, pairs in told.items()}
+    return {kind: _middle({kind: pairs}) for kind, pairs in large.items() if pairs}
+
+
+def _middle(told: _Told) -> float:
     """Median of rates, each counting by its time."""
-    every = sorted(pair for held in pairs.values() for pair in held)
+    every = sorted((amount / left, left) for pairs in told.values() for amount, left in pairs)
     rates, weights = (np.array(side) for side in zip(*every, strict=True))
     total = np.cumsum(weights)
     return max(float(rates[np.searchsorted(total, total[-1] / 2)]), 1.0)
