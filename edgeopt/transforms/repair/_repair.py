@@ -26,6 +26,8 @@ SAMPLES = 64
 _HELD_BACK = 4
 _HELD_BACK_MOST = 48
 _SHIFTED = 4
+_MOST_BYTES = 1_000_000_000
+"""Of the samples that a repair has in memory."""
 _NOTHING = 1e-9
 
 
@@ -139,7 +141,7 @@ class Repair:
     def _fitted(
         self, model: ir.Model, action: Action, evidence: Evidence
     ) -> dict[str, Array] | Rejection:
-        samples = int(action.get("samples"))
+        samples = _affordable(int(action.get("samples")), evidence)
         reference = evidence.reference
         if reference is None:
             return Rejection(reason="the float model before quantization is not known")
@@ -196,6 +198,12 @@ def mixed(evidence: Evidence, count: int) -> Sequence[Feed]:
         shifted[index] if index % _SHIFTED == _SHIFTED - 1 and index < len(shifted) else feed
         for index, feed in enumerate(plain)
     ]
+
+
+def _affordable(samples: int, evidence: Evidence) -> int:
+    """How many of them fit into memory."""
+    each = sum(array.nbytes for feed in evidence.feeds(1) for array in feed.values())
+    return min(samples, max(_MOST_BYTES // max(each, 1), 2))
 
 
 def _is_pruned(model: ir.Model, reference: ir.Model | None) -> bool:

@@ -21,8 +21,10 @@ import numpy as np
 import numpy.typing as npt
 
 from edgeopt.core.data import Feed
+from edgeopt.graph.runtime import RuntimeFailure
 from edgeopt.transforms.repair._broadened import Broadener
 from edgeopt.transforms.repair._loss import Head, distance
+from edgeopt.transforms.repair._teacher import Teacher
 from edgeopt.transforms.repair._torch import torch
 from edgeopt.transforms.repair._torch_graph import TorchGraph, tensors
 
@@ -47,7 +49,7 @@ class Training:
 
     Args:
         student: Its weights change.
-        teacher: The given model.
+        teacher: The given model, asked for all ends and values between.
         ends: Values that are compared at the outputs.
         between: Values that are compared in the middle.
         feeds: Samples; the last fifth is only looked at.
@@ -58,7 +60,7 @@ class Training:
     """
 
     student: TorchGraph
-    teacher: TorchGraph
+    teacher: Teacher
     ends: Sequence[Head]
     between: Sequence[str]
     feeds: Sequence[Feed]
@@ -153,8 +155,7 @@ class Training:
     def _apart(self, batch: Sequence[Feed]) -> Any:
         """The loss of a batch, weighed by its size."""
         feed = tensors(_stacked(batch))
-        with torch().no_grad():
-            wanted = self.teacher.run(feed, self._names)
+        wanted = self.teacher.run(feed)
         found = self.student.run(feed, self._names)
         return distance(wanted, found, self.ends, self.between) * (len(batch) / BATCH)
 
@@ -174,8 +175,8 @@ class Training:
         with torch().no_grad():
             try:
                 both = self.student.run(tensors(_stacked(pair)), self._names)
-                same = self.teacher.run(tensors(_stacked(pair)), self._names)
-            except (RuntimeError, IndexError, ValueError):
+                same = self.teacher.run(tensors(_stacked(pair)))
+            except (RuntimeError, IndexError, ValueError, RuntimeFailure):
                 return False
             alone = [self.student.run(tensors(feed), self._names) for feed in pair]
         joined = {name: torch().cat([one[name] for one in alone]) for name in both}

@@ -24,7 +24,7 @@ from edgeopt.transforms.repair._repair import Fitting, Refused, Repair
 from edgeopt.transforms.repair._torch import is_installed
 from edgeopt.transforms.repair._weighted import weighted
 
-SAMPLES = 512
+SAMPLES = 4096
 _CHECKED = 2
 _LEAST_SECONDS = 10.0
 
@@ -37,6 +37,7 @@ def _distil(fitting: Fitting) -> None:
     """Train, and put the weights that came out."""
     # torch takes seconds to import, and only the extra `rl` has it.
     from edgeopt.transforms.repair._loss import heads, taps
+    from edgeopt.transforms.repair._teacher import Teacher
     from edgeopt.transforms.repair._torch import one_thread
     from edgeopt.transforms.repair._torch_graph import TorchGraph, check
     from edgeopt.transforms.repair._torch_layers import Uncovered
@@ -45,22 +46,23 @@ def _distil(fitting: Fitting) -> None:
     model, given, action = fitting.model, fitting.reference, fitting.action
     with one_thread():
         try:
-            teacher, student = TorchGraph(given), TorchGraph(model)
+            student = TorchGraph(model)
         except Uncovered as error:
             raise Refused(f"torch has no {error} here") from error
         some = fitting.feeds[:_CHECKED]
-        found = check(teacher, given, some) or check(student, model, some)
+        found = check(student, model, some)
         if found:
             raise Refused(found)
         if bool(action.get("int8", False)):
             student = TorchGraph(model, fake=True)
+        ends, between = heads(given), taps(given, model)
         folder = fitting.evidence.unfinished
         name = "" if folder is None else identity(to_bytes(model), action.bare().text.encode())
         Training(
             student=student,
-            teacher=teacher,
-            ends=heads(given),
-            between=taps(given, model),
+            teacher=Teacher(given, [*(head.name for head in ends), *between]),
+            ends=ends,
+            between=between,
             feeds=fitting.feeds,
             seconds=float(action.get("seconds")),
             steps_most=int(action.get("steps", STEPS_MOST)),
