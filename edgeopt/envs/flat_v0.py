@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from edgeopt.core.action import Choice, Recipe
 from edgeopt.core.protocols import Evaluator, Space
-from edgeopt.errors import UsageError
+from edgeopt.errors import InconclusiveError, UsageError
 
 Floats = npt.NDArray[np.float32]
 Costs = Mapping[str, float]
@@ -159,18 +159,27 @@ class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
     ) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """One (operation, layer).
 
+        Where the evaluator cannot tell what the result costs (InconclusiveError), the episode is
+        truncated where it stood before, without reward or penalty, and `info["unknown"]` says
+        why: nothing follows from it for the action.
+
         Raises:
             UsageError: After the episode's end.
+            DeviceError: The evaluator's device is away; nothing has changed, and the same step can
+                be taken again.
         """
         if self._ended:
             raise UsageError("the episode has ended", hint="call reset()")
         operation, layer = (int(each) for each in action)
+        before = self._now
+        try:
+            why = "" if operation in (SKIP, TERMINATE) else self._change(operation, layer)
+        except InconclusiveError as error:
+            return self._unknown(str(error))
         self._steps += 1
         self._last.appendleft((operation, layer))
         terminated = operation == TERMINATE
         truncated = not terminated and self._steps >= self._max_steps
-        before = self._now
-        why = "" if operation in (SKIP, TERMINATE) else self._change(operation, layer)
         self._failed = bool(why)
         self._ended = terminated or truncated
         reward = self._gain(before, self._now) - self._reward.penalty * self._failed
@@ -212,13 +221,17 @@ class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
         if codes[which] >= len(self._space.choices[which]):
             return f"{named} has no further alternative"
         recipe = self._space.decode(codes)
-        if recipe.digest == self._recipe.digest:
+        if recipe == self._recipe:
             return f"{named} does not apply to the model as it is now"
         costs = self._costs(recipe)
         if not all(np.isfinite(value) for value in costs.values()):
             return f"the model after {named} cannot be evaluated"
         self._codes, self._recipe, self._now = codes, recipe, costs
         return ""
+
+    def _unknown(self, why: str) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+        self._ended = True
+        return self._observation(), 0.0, False, True, {**self._info(""), "unknown": why}
 
     def _costs(self, recipe: Recipe) -> Costs:
         found = self._evaluator.costs(recipe)
@@ -272,9 +285,10 @@ class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
     def _info(self, why: str) -> dict[str, Any]:
         told: dict[str, Any] = {
             "costs": dict(self._now),
-            "recipe": self._recipe.digest,
             "absent": self.absent,
         }
+        if self._ended:
+            told["recipe"] = self._recipe.digest
         return {**told, "failed": why} if why else told
 
 
@@ -286,7 +300,8 @@ def _layers(choices: Sequence[Choice], fusions: frozenset[str]) -> tuple[_Layer,
         if operation is None:
             continue
         for action in choice.alternatives[1]:
-            if action.site != "*":
+            fits = operation != FUSE or action.transform in fusions
+            if fits and action.site != "*":
                 found.setdefault(action.site, {}).setdefault(operation, index)
     return tuple(_Layer(site=site, choices=by) for site, by in found.items())
 

@@ -43,10 +43,13 @@ def space(tmp_path_factory: pytest.TempPathFactory):
 @pytest.mark.parametrize("name", STRATEGIES.names())
 def test_a_strategy_proposes_recipes_that_build(name: str, space: GraphSpace):
     """Up to ten candidates, all different, each of a recipe that decoding made from the graph."""
+    if name == "rl_mlp":
+        pytest.importorskip("stable_baselines3", reason="the extra rl is not installed")
     strategy = STRATEGIES.load(name)(space, seed=0, objectives=OBJECTIVES)
     found = strategy.ask(10)
     assert len({candidate.key for candidate in found}) == len(found)
-    modelled = {"planner": 5, "portfolio": 5}  # What was asked teaches before more is asked.
+    # What was asked teaches before more is asked.
+    modelled = {"planner": 5, "portfolio": 5, "rl_mlp": 2}
     assert len(found) == {"runtime": 2, "static": 3, **modelled}.get(name, 10)
     assert all(c.recipe.baseline == space.empty().baseline for c in found)
 
@@ -93,7 +96,7 @@ def test_the_flat_environment_changes_real_graphs(space: GraphSpace):
     env.reset(seed=0)
     seen = {env.recipe.digest}
     for _ in range(12):
-        *_, info = env.step(generator.integers([4, len(env.layers)]))
-        seen.add(info["recipe"])
+        env.step(generator.integers([4, len(env.layers)]))
+        seen.add(env.recipe.digest)
     assert len(seen) > 1
     assert env.costs["macs"] == space.static_cost(env.recipe)["macs"]
