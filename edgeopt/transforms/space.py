@@ -2,9 +2,8 @@
 
 Two views of the same moves. As *choices* (integer codes, integer programs): the pre-pass of exact
 transforms that never lose as a whole, each other exact transform on or off at all its sites, each
-macro of them with its alternatives, each prune group and each quantize group with its
-alternatives, each repair on or off. As *steps* (environments, tree
-search): one action at one site of the graph as it is now.
+macro of them with its alternatives, each prune group and each quantize group with its alternatives,
+each repair on or off. As *steps* (environments, tree search): one action at one site of the graph.
 """
 
 import itertools
@@ -341,9 +340,12 @@ class GraphSpace:
         return [on_off(f"repair:{name}", "repair", found) for name, found in by_name.items()]
 
     def _all_quantized(self, exact: Sequence[Action]) -> Recipe:
-        groups = grouped("quantize", self._listed("quantize", self._fixpoint.graph))
-        firsts = [action for one in groups for action in one.alternatives[for_speed(one)]]
-        return self._build(self.workshop.recipe([*exact, *firsts]), lenient=True).recipe
+        recipe = self.workshop.recipe([*exact, *self._in_integers(self._fixpoint.graph)])
+        return self._build(recipe, lenient=True).recipe
+
+    def _in_integers(self, graph: ir.Model) -> list[Action]:
+        groups = grouped("quantize", self._listed("quantize", graph))
+        return [action for one in groups for action in one.alternatives[for_speed(one)]]
 
     def _everything(self) -> Iterator[tuple[str, Recipe]]:
         """Ours, most promising first."""
@@ -357,28 +359,29 @@ class GraphSpace:
             yield name, recipe
         yield from self._typed(typed)
         if any(choice.family == "quantize" for choice in self.choices):
-            groups = grouped("quantize", self._listed("quantize", self.workshop.normalized))
-            alone = [action for one in groups for action in one.alternatives[for_speed(one)]]
-            yield "quantize", self._build(self.workshop.recipe(alone), lenient=True).recipe
+            alone = self.workshop.recipe(self._in_integers(self.workshop.normalized))
+            yield "quantize", self._build(alone, lenient=True).recipe
         yield from self._trained(pruned)
 
     def _trained(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
-        """Of ours those that are pruned with a training behind it: minutes each, so these few."""
+        """Pruned ones with a training behind it, float and in integers: minutes, so these few."""
         for choice in self._mends(costly=True) if bases else ():
-            for name, recipe in reversed(bases):
+            for base, recipe in reversed(bases):
+                name = f"{base}+{choice.name.partition(':')[2]}"
                 grown = self.workshop.recipe([*recipe.actions, *choice.alternatives[1][:1]])
-                yield (
-                    f"{name}+{choice.name.partition(':')[2]}",
-                    self._build(grown, lenient=True).recipe,
-                )
+                built = self._build(grown, lenient=True)
+                yield name, built.recipe
+                if found := self._in_integers(built.graph):
+                    grown = self.workshop.recipe([*built.recipe.actions, *found])
+                    yield f"{name}+quantize", self._build(grown, lenient=True).recipe
 
     def _typed(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
         """Of ours those with what stays float in half precision, where that is offered."""
         whole = self._listed("quantize", self._fixpoint.graph, whole_model=True)
         half = [action for action in whole if scheme_of(action) == HALF]
         for name, recipe in bases if half else ():
-            grown = self.workshop.recipe([*recipe.actions, *half])
-            yield f"{name}+{HALF}", self._build(grown, lenient=True).recipe
+            grown = self._build(self.workshop.recipe([*recipe.actions, *half]), lenient=True)
+            yield f"{name}+{HALF}", grown.recipe
 
     def _listed(
         self, family: ShelfName, graph: ir.Model, *, whole_model: bool = False

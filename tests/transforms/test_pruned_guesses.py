@@ -75,3 +75,18 @@ def test_a_training_is_a_guess_where_there_is_time(workshop: Workshop) -> None:
     assert "repair:distil" not in {choice.name for choice in space.choices}
     trained = space._mends(costly=True)  # pyright: ignore[reportPrivateUsage]
     assert [choice.alternatives[1][0].get("seconds") for choice in trained] == [10.0]
+
+
+@pytest.mark.skipif(not is_installed(), reason="needs torch: pip install 'edgeopt[rl]'")
+def test_a_trained_net_is_also_tried_in_integers(workshop: Workshop) -> None:
+    """With the weights that were trained: its integers cost no second training."""
+    space = GraphSpace(workshop, replace(offer(), distil_s=10.0))
+    found: dict[str, list[Action]] = {}
+    for name, candidate in space.guesses():
+        found[name] = list(candidate.recipe.actions)
+        if name == f"{HALF_WIDTH}+distil+quantize":
+            break
+    trained, rounded = list(found.values())[-2:]
+    assert rounded[: len(trained)] == trained
+    assert trained[-1].transform == "distil"
+    assert "static_qdq" in {action.transform for action in rounded[len(trained) :]}
