@@ -1,6 +1,7 @@
 """The section on several devices: ranks, regret, and one model for all. See `core.across`."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -153,13 +154,11 @@ def _ranks(
     """Models measured on all devices by their rank on each: 1 is the fastest, ties share one."""
     common = [m for m in found if all(device in m.measured for device in devices)]
     ratios = {d: {p["id"]: p["ratio"]["short"] for p in points[d] if p["ratio"]} for d in devices}
+    times = {d: [across.latency_s(model.measured[d]) for model in common] for d in devices}
+    ordered = {d: sorted(times[d]) for d in devices}
     rows: list[dict[str, Any]] = []
-    for model in common:
-        mine = {d: across.latency_s(model.measured[d]) for d in devices}
-        ranks = {
-            d: 1 + sum(across.latency_s(other.measured[d]) < mine[d] for other in common)
-            for d in devices
-        }
+    for place, model in enumerate(common):
+        ranks = {d: 1 + bisect_left(ordered[d], times[d][place]) for d in devices}
         names = _names(model)
         texts = {d: ratios[d].get(names["ids"][d], "") for d in devices}
         broken = {d: list(model.infeasible[d]) for d in devices if d in model.infeasible}

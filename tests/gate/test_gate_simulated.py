@@ -40,8 +40,8 @@ def test_ten_per_cent_slower(benchmark):
 def test_on_a_very_noisy_board_it_is_undecided(benchmark):
     """Five times the noise: neither is claimed often, and never wrongly."""
     loud = benchmark.Noise(luck=0.1, drift=0.05, spread=0.15, stall=0.15)
-    itself = Counter(benchmark.simulated(seed, 0.0, 0.03, loud) for seed in range(30))
-    slower = Counter(benchmark.simulated(seed, 0.1, 0.03, loud) for seed in range(30))
-    assert itself["fail"] <= 1
+    itself = Counter(benchmark.simulated(seed, 0.0, 0.03, loud) for seed in range(15))
+    slower = Counter(benchmark.simulated(seed, 0.1, 0.03, loud) for seed in range(15))
+    assert itself["fail"] == 0
     assert slower["pass"] == 0
     assert itself["inconclusive"] + slower["inconclusive"] > 0
