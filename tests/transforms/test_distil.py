@@ -272,3 +272,30 @@ def test_tokens_are_exchanged_and_masks_are_not() -> None:
         not np.array_equal(one["ids"], f["ids"]) for one, f in zip(made, feeds * 5, strict=True)
     )
     assert all(np.array_equal(one["mask"], mask) for one in made)
+
+
+def test_a_training_that_gains_nothing_ends_early_and_changes_nothing() -> None:
+    """A net that says what the teacher says cannot come nearer: told so, and left as it was."""
+    from edgeopt.transforms.repair._loss import heads
+    from edgeopt.transforms.repair._teacher import Teacher
+    from edgeopt.transforms.repair._torch_graph import TorchGraph
+    from edgeopt.transforms.repair._training import Training
+
+    model = graphs.conv_chain()
+    graph = opened(model)
+    student, ends = TorchGraph(graph), heads(graph)
+    before = student.arrays()
+    told: list[str] = []
+    Training(
+        student=student,
+        teacher=Teacher(graph, [head.name for head in ends]),
+        ends=ends,
+        between=(),
+        feeds=graphs.random_feeds(model, 12),
+        seconds=1e6,
+        tell=told.append,
+        steps_most=60,
+    ).run()
+    assert "% of 1000000 s, 4 steps" in told[0]
+    assert not any(text.startswith("distilling: 100 %") for text in told)
+    assert all(np.array_equal(before[name], array) for name, array in student.arrays().items())
