@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from ablations import ABLATIONS
+from policies import POLICIES
 from recorded import Recording, SimulatedEstimator, Simulator, Space
 
 from edgeopt.core.candidate import Candidate
@@ -38,7 +39,10 @@ BUDGETS = (20, 40, 120, 300)
 POINTS = (10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 200, 250, 300)
 """Where a hypervolume curve is read."""
 BATCH = 10
-NAMES = ("random", "nsga2", "local", "ladder", "ilp", "planner", "portfolio")
+NAMES = ("random", "nsga2", "local", "ladder", "ilp", "planner", "rl_group", "rl", "portfolio")
+VARIANTS = {**ABLATIONS, **POLICIES}
+FEWEST = 300
+"""Recorded rows that a simulator stands on, at least."""
 REFERENCE = 1.1
 RESAMPLES = 2000
 
@@ -47,7 +51,7 @@ def curve(recording: Recording, name: str, seed: int, most: int) -> dict[str, An
     """Both measures at each budget, and how well was predicted."""
     simulator = Simulator(recording)
     space = Space(recording, simulator)
-    factory = ABLATIONS.get(name) or STRATEGIES.load(name)
+    factory = VARIANTS.get(name) or STRATEGIES.load(name)
     strategy = factory(
         space,
         seed=seed,
@@ -180,7 +184,7 @@ def show(given: argparse.Namespace) -> None:
     """Everything that came out."""
     print("\n".join(simulators(given.recordings)))
     lines = [json.loads(line) for line in given.runs.read_text().splitlines()]
-    names = [n for n in (*NAMES, *ABLATIONS) if any(x["strategy"] == n for x in lines)]
+    names = [n for n in (*NAMES, *VARIANTS) if any(x["strategy"] == n for x in lines)]
     rows: list[dict[str, Any]] = []
     for measure, budget in itertools.product(("hypervolume", "fastest"), BUDGETS):
         key = f"{measure}_{budget}"

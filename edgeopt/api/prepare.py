@@ -81,6 +81,7 @@ class Ready:
                     seed=self.request.seed,
                     objectives=self.book.objectives(device),
                     estimator=self.estimators[device],
+                    **_policy(self.request, name),
                 ),
             )
             for name in _strategies(self.request)
@@ -262,6 +263,11 @@ def _alternatives(
 def _strategies(request: RunRequest) -> tuple[str, ...]:
     more = ("runtime",) if request.tune else ()
     return tuple(dict.fromkeys(("static", request.strategy, *more)))
+
+
+def _policy(request: RunRequest, strategy: str) -> dict[str, Path]:
+    """The user's policy, for the strategy that was asked for."""
+    return {"policy": request.policy} if request.policy and strategy == request.strategy else {}
 
 
 def _accuracy_on(

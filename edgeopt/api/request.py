@@ -1,8 +1,10 @@
 """`RunRequest`: everything that `edgeopt run` was asked, checked before anything is started."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from edgeopt.core.objective import DIRECTIONS, Objective
 from edgeopt.errors import UsageError
@@ -24,6 +26,7 @@ class RunRequest:
         budget_s: Wall time for searching and for confirming what was found.
         trials: At most so many candidates; None is as many as the time holds.
         strategy: Runs after `static`, which always comes first; empty is the best one installed.
+        policy: Weights of `edgeopt train`, for a strategy that takes them.
         families: Which actions may be used.
         objectives: Metric names; accuracy is left out where there is no data.
         max_drop: How much accuracy may be lost.
@@ -51,6 +54,7 @@ class RunRequest:
     budget_s: float = 1200.0
     trials: int | None = None
     strategy: str = ""
+    policy: Path | None = None
     families: tuple[str, ...] = FAMILIES
     objectives: tuple[str, ...] = OBJECTIVES
     max_drop: Drop = field(default_factory=lambda: Drop(0.01, "points"))
@@ -83,7 +87,9 @@ class RunRequest:
             UsageError: Which one is not, and what would be.
         """
         chosen = self.strategy or best_installed()
-        STRATEGIES.load(chosen)
+        factory = STRATEGIES.load(chosen)
+        if self.policy is not None:
+            _usable(self.policy, chosen, factory)
         _known("action family", self.families, FAMILIES)
         _known("objective", self.objectives, tuple(DIRECTIONS))
         if not self.devices:
@@ -120,6 +126,22 @@ class RunRequest:
                 )
             )
         return tuple(found)
+
+
+def _usable(policy: Path, strategy: str, factory: Callable[..., Any]) -> None:
+    """The strategy takes weights, and the file holds some.
+
+    Raises:
+        UsageError: It does not.
+    """
+    if "policy" not in inspect.signature(factory).parameters:
+        raise UsageError(
+            f"the strategy {strategy} takes no policy",
+            hint="--policy goes with --strategy portfolio, rl or rl_group",
+        )
+    from edgeopt.search.policy.weights import load
+
+    load(policy)
 
 
 def best_installed() -> str:

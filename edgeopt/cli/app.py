@@ -21,6 +21,7 @@ from edgeopt.cli import (
     replay,
     report,
     zoo,
+    train,
 )
 from edgeopt.cli import run as run_command
 from edgeopt.errors import EdgeOptError
@@ -36,7 +37,7 @@ app = typer.Typer(
 )
 for module in (
     *(run_command, measure, report, compare, inspect, pick),
-    *(export, replay, doctor, plugins),
+    *(export, replay, doctor, plugins, train),
 ):
     app.command(module.__name__.rpartition(".")[2])(module.command)
 app.add_typer(device.app, name="device")

@@ -3,6 +3,7 @@
 import json
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +25,9 @@ def command(
     strategy: Annotated[
         str, typer.Option(help="Search after `static`; portfolio unless another is named.")
     ] = "",
+    policy: Annotated[
+        Path | None, typer.Option(help="Weights of `edgeopt train`, for portfolio, rl, rl_group.")
+    ] = None,
     actions: Annotated[str, typer.Option(help="Families of actions that may be used.")] = FAMILIES,
     objectives: Annotated[str, typer.Option(help="What is optimised.")] = OBJECTIVES,
     max_drop: Annotated[str, typer.Option(help="Accuracy that may be lost: 1pt or 1%.")] = "1pt",
@@ -69,6 +73,7 @@ def command(
         budget_s=parse_duration_s(budget),
         trials=trials,
         strategy=strategy,
+        policy=policy,
         families=_names(actions),
         objectives=_names(objectives),
         max_drop=parse_drop(max_drop),

@@ -7,6 +7,7 @@ search, and on some models the plans are wrong.
 """
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ from edgeopt.core.indicators import hypervolume
 from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.search.modelled import Modelled
+from edgeopt.search.policy.source import opened
 from edgeopt.search.proposers import Proposer, children, drawn, ladder, near_the_front, planned
 
 Floats = npt.NDArray[np.float64]
@@ -94,12 +96,14 @@ def make(
     objectives: tuple[Objective, ...],
     estimator: Estimator | None = None,
     policies: Mapping[str, Proposer] | None = None,
+    policy: Path | None = None,
 ) -> Portfolio:
     """All sources over the space's choices.
 
     Args:
         space, seed, objectives, estimator: As every strategy.
         policies: More sources, by name.
+        policy: Weights of `edgeopt train`, as one more source; none is on by itself.
     """
     sources: dict[str, Proposer] = {
         "planner": planned,
@@ -109,6 +113,8 @@ def make(
         "random": drawn,
         **(policies or {}),
     }
+    if policy is not None:
+        sources["policy"] = opened("rl_group", policy)
     return Portfolio(space, seed, objectives, estimator, sources)
 
 
