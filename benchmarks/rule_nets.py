@@ -97,6 +97,25 @@ def _pooled(n: Net, x: str) -> str:
     return n.pool(padded, 3, 2)
 
 
+def _enlarged(n: Net, x: str) -> str:
+    big = n.op("Resize", x, "", n.constant("s", np.array([1, 1, 2, 2], np.float32)), mode="linear")
+    return n.op("Mul", big, n.constant("c", np.full((1, 64, 1, 1), 0.5, np.float32)))
+
+
+def _risen(n: Net, x: str) -> str:
+    return n.pool(n.op("Sigmoid", n.conv2d(x, (64, 64))), 3, 2)
+
+
+def _turned(n: Net, x: str) -> str:
+    turned = n.op("Transpose", n.conv2d(n.pool(x, 4, 4), (64, 64)), perm=[0, 2, 3, 1])
+    return n.op("Gemm", n.op("Flatten", turned), n.weight("head", 64 * 49, 10))
+
+
+def _weighted_sum(n: Net, x: str) -> str:
+    product = n.op("Mul", x, n.constant("w", np.full((256,), 0.5, np.float32)))
+    return n.op("ReduceSum", product, n.ints(-1), keepdims=1)
+
+
 def _chain(n: Net, x: str) -> str:
     return n.op("Div", n.op("Mul", x, n.number(3)), n.number(7))
 
@@ -135,6 +154,11 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
         lambda n, x: n.op("Concat", n.conv2d(x, (64, 32)), n.conv2d(x, (64, 32)), axis=1)
     ),
     "average_before_conv1x1": _planes(lambda n, x: n.pool(x, 2, 2, "AveragePool")),
+    "constant_before_resize": _planes(_enlarged),
+    "pool_before_unary": _planes(_risen),
+    "transpose_into_product": _planes(_turned),
+    "sum_to_product": _tokens(_weighted_sum),
+    "average_to_conv": _planes(lambda n, x: n.pool(n.conv2d(x, (64, 40)), 2, 2, "AveragePool")),
     "compose_conv1x1": _planes(lambda n, x: n.conv2d(x, (64, 64))),
 }
 """By the rule that it is for."""

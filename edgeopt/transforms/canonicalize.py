@@ -33,6 +33,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
     ),
     (
         "drop_dead",
+        "shared_expressions",
         "concat_of_split",
         "split_of_concat",
         "select_of_concat",
@@ -59,9 +60,16 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "mean_before_product",
         "conv1x1_before_resize",
         "unary_before_resize",
+        "constant_before_resize",
         "reassociate",
     ),
-    ("compose_conv1x1", "pointwise_into_conv", "compose_products", "merge_branches"),
+    (
+        "compose_conv1x1",
+        "pointwise_into_conv",
+        "compose_products",
+        "merge_branches",
+        "transpose_into_product",
+    ),
     ("affine_before", "constant_chain"),
     ("chain_pools", "average_to_conv"),
 )
