@@ -28,6 +28,7 @@ from edgeopt.errors import ConnectionLostError, EdgeOptError
 from edgeopt.measure.plan import FINAL, NORMAL, QUICK, Protocol
 from edgeopt.measure.runner import Outcome
 from edgeopt.search.foretold import Accord
+from edgeopt.units import format_seconds
 
 BATCH = 10
 ATTEMPTS = 3
@@ -129,7 +130,17 @@ class Lane:
             self.accords |= {n: tuple(getattr(s, "accords", ())) for n, s in strategies}
             self.book.drop_models()
             if ended or (self.trials is not None and told >= self.trials):
+                self._say_why(ended)
                 return
+        self.progress(f"{self.device}: nobody has another idea")
+
+    def _say_why(self, ended: bool) -> None:
+        """Why the search ends, so that nobody waits for the time that seems to be left."""
+        if not ended:
+            self.progress(f"{self.device}: that were the {self.trials} candidates asked for")
+        elif not self.stopped():
+            kept = format_seconds(max(self.left_s(), 0.0))
+            self.progress(f"{self.device}: the last {kept} are for measuring the best ones again")
 
     def confirm(self) -> None:
         """Measure the front again under the stronger protocol.

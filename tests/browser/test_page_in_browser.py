@@ -208,14 +208,14 @@ def test_what_is_shown_can_be_taken_along(tab: Tab, document: dict[str, Any]) ->
 def test_a_card_tells_of_the_point_below_the_pointer(tab: Tab) -> None:
     """And of the point that arrow keys have reached; Enter takes it to the layers."""
     take = tab.run("report.take[0]")
-    centre(tab, "figure.front .plot")
     place = f"placeOf(explorer.figures[0], explorer.figures[0].rows.find((r) => r.id === '{take}'))"
     card = (
         "document.getElementById('card').hidden ? '' : document.getElementById('card').textContent"
     )
 
     def told() -> bool:
-        """Where the point is now: figures settle after the page has scrolled to them."""
+        """Where the point is now: figures that settle late move it, even out of the window."""
+        centre(tab, "figure.front .plot")
         x, y = tab.run(place)
         tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=2, y=2)
         tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
