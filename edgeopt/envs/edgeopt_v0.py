@@ -1,13 +1,22 @@
 """`EdgeOpt-v0`: build a recipe one legal action at a time; every step pays what it improved.
 
-A state is a recipe. Action 0 is STOP; action i > 0 is the i-th slot, filled with the legal
-actions in the space's stable order and padded (`action_masks`). An action that is masked, or that
-turns out not to apply, changes nothing, costs a small penalty and a step, and stays masked until
-the recipe changes. The reward vector is the decrease of each cost,
+A state is a recipe. Action 0 is STOP, action 1 takes the latest change back; action i > 1 is the
+slot of a legal action, in the space's stable order and padded (`action_masks`). An action that is
+masked, or that turns out not to apply, changes nothing, costs a small penalty and a step, and stays
+masked until the recipe changes. The reward vector is the decrease of each cost,
 relative to the baseline; the scalar is the gain in utility for the episode's preference.
+
+Over a real space a step rewrites, prunes or quantizes at one site of the graph as it is then; over
+a space of plans (`search.assigned`) it sets a choice, or many at once, and nothing is built.
+
+What could not be found out teaches nothing: where the evaluator's device is away, `step` raises
+and nothing has changed; where it cannot tell what a result costs (a child that was killed), the
+episode is truncated where it stood, with a reward of 0 and `info["unknown"]`. A learner that goes
+on from the value of that state takes no credit from it for the action.
 """
 
 import copy
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,12 +28,13 @@ from edgeopt.core.action import Action, Recipe
 from edgeopt.core.protocols import Evaluator, Space
 from edgeopt.envs import slots
 from edgeopt.envs.utility import Scalarization, utility
-from edgeopt.errors import UsageError
+from edgeopt.errors import InconclusiveError, UsageError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
 Observation = dict[str, Array]
-STOP = 0
+STOP, UNDO = 0, 1
+_FIRST = 2
 _LIMIT = {"float16": 6e4, "float32": 1e6, "float64": 1e6}
 """By dtype: features are clipped here, since an observation box must be bounded to be sampled."""
 _REWARD_LIMIT = 1e6
@@ -38,6 +48,7 @@ class _State:
     relative: Floats
     legal: tuple[Action, ...]
     shown: tuple[int, ...]
+    behind: "_State | None" = None
     refused: frozenset[int] = frozenset()
     steps: int = 0
     ended: bool = False
@@ -46,18 +57,22 @@ class _State:
 class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
     """Gymnasium environment over a space and an evaluator.
 
-    Observations are the space's arrays (those named `action...` with one row a slot, row 0 for
-    STOP), `preference` [metrics], `costs` [metrics] relative to the baseline, `steps_left` [1] as
-    a share, and `action_mask` [slots].
+    Observations are the space's arrays (those named `action...` with one row a slot, rows 0 and 1
+    for STOP and taking back), `preference` [metrics], `costs` [metrics] relative to the baseline,
+    `steps_left` [1] as a share, `device` (where a fingerprint is given) and `action_mask` [slots].
 
     Args:
         space: What can be done to the model.
         evaluator: What a recipe costs; its metrics are the reward vector's.
-        max_actions: Slots beside STOP. With more legal actions than slots a subset is shown, a
-            fair share of every family; `info["hidden_actions"]` says how many are not.
+        max_actions: Slots for actions of the space. With more legal actions than slots a subset is
+            shown, a fair share of every family; `info["hidden_actions"]` says how many are not.
         max_steps: An episode is truncated after so many.
         scalarization: How vector and preference become the scalar reward.
         penalty: Taken off for an action that is not legal.
+        fingerprint: Numbers that tell the device from others, such as what kinds of work cost
+            there in ratio to each other.
+        vector: Whether `step` returns the reward vector, as MO-Gymnasium has it; the scalar is
+            then `info["scalar_reward"]`.
     """
 
     metadata = {"render_modes": []}  # noqa: RUF012 - Gymnasium's own convention
@@ -71,14 +86,18 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         max_steps: int = 24,
         scalarization: Scalarization = "chebyshev",
         penalty: float = 0.05,
+        fingerprint: Sequence[float] = (),
+        vector: bool = False,
     ) -> None:
         self._space = space
         self._evaluator = evaluator
         self._max_steps = max_steps
         self._scalarization: Scalarization = scalarization
         self._penalty = penalty
+        self._vector = vector
+        self._fingerprint = np.asarray(fingerprint, dtype=np.float32)
         self._families = slots.families(space.choices)
-        self._slots = 1 + max_actions
+        self._slots = _FIRST + max_actions
         self._metrics = len(evaluator.metrics)
         self._baseline = self._baseline_costs()
         self._preference: Floats = np.full(self._metrics, 1 / self._metrics)
@@ -112,11 +131,12 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         self._path = [self._at(start)]
         return self._observation(), self._info(np.zeros(self._metrics))
 
-    def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
         """One action: its slot's number.
 
         Raises:
             UsageError: Before `reset`, or after the episode's end.
+            DeviceError: The evaluator's device is away; the same step can be taken again.
         """
         before = self._now()
         if before.ended:
@@ -125,17 +145,18 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         truncated = steps >= self._max_steps
         if int(action) == STOP:
             self._push(before, steps=steps, ended=True)
-            return self._observation(), 0.0, True, False, self._info(np.zeros(self._metrics))
-        after = self._after(before, int(action))
+            return self._told(before, before, terminated=True)
+        try:
+            after = self._after(before, int(action))
+        except InconclusiveError as error:
+            self._push(before, steps=steps, ended=True)
+            return self._told(before, before, truncated=True, unknown=str(error))
         if isinstance(after, str):
             refusing = replace(before, refused=before.refused | {int(action)})
             self._push(refusing, steps=steps, ended=truncated)
-            info = {**self._info(np.zeros(self._metrics)), "rejected": after}
-            return self._observation(), -self._penalty, False, truncated, info
+            return self._told(before, before, truncated=truncated, rejected=after)
         self._push(after, steps=steps, ended=truncated)
-        reward = self.utility(after.relative) - self.utility(before.relative)
-        info = self._info(before.relative - after.relative)
-        return self._observation(), reward, False, truncated, info
+        return self._told(before, after, truncated=truncated)
 
     # Beyond Gymnasium
 
@@ -143,12 +164,13 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         """[slots]: which actions are legal now; STOP always is."""
         mask = np.zeros(self._slots, dtype=np.bool_)
         now = self._now()
-        mask[: 1 + len(now.shown)] = True
+        mask[: _FIRST + len(now.shown)] = True
+        mask[UNDO] = now.behind is not None
         mask[list(now.refused)] = False
         return mask
 
     def slot_actions(self) -> tuple[Action, ...]:
-        """What stands in the slots from 1 on."""
+        """What stands in the slots from 2 on."""
         now = self._now()
         return tuple(now.legal[index] for index in now.shown)
 
@@ -178,6 +200,26 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         other.action_space = copy.deepcopy(self.action_space)
         return other
 
+    def replay(self, actions: Iterable[Action]) -> Observation:
+        """From the start of the episode, one legal action after the other; costs no step.
+
+        Raises:
+            UsageError: An action does not apply; nothing has moved.
+        """
+        now, at = self._now(), self._path[0]
+        for action in actions:
+            longer = self._space.then(at.recipe, action)
+            if isinstance(longer, str):
+                raise UsageError(f"it does not apply: {longer}", where=action.text)
+            at = self._at(longer, at)
+        self._push(at, steps=now.steps, ended=False)
+        return self._observation()
+
+    @property
+    def recipe(self) -> Recipe:
+        """What was done so far."""
+        return self._now().recipe
+
     @property
     def state(self) -> str:
         """The recipe so far, as text; `set_state` reads it back."""
@@ -190,7 +232,7 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
             UsageError: The text is no recipe of this space.
         """
         now = self._now()
-        self._push(self._at(self._read(text)), steps=now.steps, ended=False)
+        self._push(self._at(self._read(text), now), steps=now.steps, ended=False)
         return self._observation()
 
     # Inside
@@ -203,24 +245,37 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
     def _push(self, state: _State, *, steps: int, ended: bool) -> None:
         self._path.append(replace(state, steps=steps, ended=ended))
 
-    def _at(self, recipe: Recipe) -> _State:
+    def _at(self, recipe: Recipe, behind: _State | None = None) -> _State:
+        relative = self._relative(recipe)
         legal = self._space.legal(recipe)
-        groups = [self._families.get(action.bare(), action.transform) for action in legal]
         return _State(
             recipe=recipe,
-            relative=self._relative(recipe),
+            relative=relative,
             legal=legal,
-            shown=slots.subset(groups, self._slots - 1),
+            shown=self._shown(legal),
+            behind=behind,
         )
+
+    def _shown(self, legal: tuple[Action, ...]) -> tuple[int, ...]:
+        if len(legal) <= self._slots - _FIRST:
+            return tuple(range(len(legal)))
+        groups = [self._family(action) for action in legal]
+        return slots.subset(groups, self._slots - _FIRST)
+
+    def _family(self, action: Action) -> str:
+        bare = action.bare() if action.artifacts else action
+        return self._families.get(bare, action.transform)
 
     def _after(self, before: _State, slot: int) -> _State | str:
         """The state behind a slot, or why there is none."""
-        if not 0 < slot <= len(before.shown):
+        if slot == UNDO:
+            return before.behind or "there is nothing to take back"
+        if not _FIRST <= slot < _FIRST + len(before.shown):
             return f"slot {slot} holds no action"
-        longer = self._space.then(before.recipe, before.legal[before.shown[slot - 1]])
+        longer = self._space.then(before.recipe, before.legal[before.shown[slot - _FIRST]])
         if isinstance(longer, str):
             return longer
-        after = self._at(longer)
+        after = self._at(longer, before)
         return after if np.isfinite(after.relative).all() else "the result cannot be evaluated"
 
     def _relative(self, recipe: Recipe) -> Floats:
@@ -270,14 +325,16 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
     def _rows(self, array: Array, shown: tuple[int, ...]) -> Array:
         rows = np.zeros((self._slots, *array.shape[1:]), dtype=array.dtype)
         there = [index for index in shown if index < len(array)]
-        rows[1 : 1 + len(there)] = array[there]
+        rows[_FIRST : _FIRST + len(there)] = array[there]
         return rows
 
     def _observation(self) -> Observation:
         now = self._now()
         left = 1 - now.steps / self._max_steps
+        device = {"device": self._fingerprint.copy()} if self._fingerprint.size else {}
         return {
             **self._arrays(now.recipe, now.shown),
+            **device,
             "preference": self._preference.astype(np.float32),
             "costs": np.clip(now.relative, -1e6, 1e6).astype(np.float32),
             "steps_left": np.array([left], dtype=np.float32),
@@ -287,19 +344,40 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
     def _observed_space(self) -> Any:
         arrays = self._arrays(self._space.empty(), ())
         boxes: dict[str, Any] = {name: _box(array) for name, array in arrays.items()}
+        if self._fingerprint.size:
+            boxes["device"] = _box(self._fingerprint)
         boxes["preference"] = gymnasium.spaces.Box(0, 1, (self._metrics,), np.float32)
         boxes["costs"] = gymnasium.spaces.Box(-1e6, 1e6, (self._metrics,), np.float32)
         boxes["steps_left"] = gymnasium.spaces.Box(0, 1, (1,), np.float32)
         boxes["action_mask"] = gymnasium.spaces.Box(0, 1, (self._slots,), np.int8)
         return gymnasium.spaces.Dict(boxes)
 
+    def _told(
+        self,
+        before: _State,
+        after: _State,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        **why: str,
+    ) -> tuple[Observation, Any, bool, bool, dict[str, Any]]:
+        gained = before.relative - after.relative
+        info = {**self._info(gained), **why}
+        scalar = self.utility(after.relative) - self.utility(before.relative)
+        scalar -= self._penalty * ("rejected" in why)
+        if not self._vector:
+            return self._observation(), scalar, terminated, truncated, info
+        info["scalar_reward"] = scalar
+        return self._observation(), gained.copy(), terminated, truncated, info
+
     def _info(self, vector: Floats) -> dict[str, Any]:
         now = self._now()
+        ended = {"recipe": now.recipe.digest} if now.ended else {}
         return {
+            **ended,
             "vector_reward": vector.copy(),
             "relative_costs": now.relative.copy(),
             "metrics": self._evaluator.metrics,
-            "recipe": now.recipe.digest,
             "legal_actions": len(now.legal),
             "hidden_actions": len(now.legal) - len(now.shown),
         }

@@ -40,8 +40,9 @@ def subset(groups: Sequence[str], size: int) -> tuple[int, ...]:
 def _shares(counts: Mapping[str, int], size: int) -> Mapping[str, int]:
     share = dict.fromkeys(counts, 0)
     while size:
-        for group in counts:
-            if size and share[group] < counts[group]:
-                share[group] += 1
-                size -= 1
+        left = [group for group in counts if share[group] < counts[group]]
+        rounds = min(size // len(left), min(counts[group] - share[group] for group in left))
+        for group in left if rounds else left[:size]:
+            share[group] += rounds or 1
+        size -= len(left) * rounds if rounds else size
     return share

@@ -143,6 +143,13 @@ def features(
     }
 
 
+def node_row(
+    node: ir.Node, shapes: Mapping[str, tuple[int, ...]], depth: float = 0.0
+) -> tuple[float, ...]:
+    """`NODE_COLUMNS` of one node, for whoever keeps rows between edits."""
+    return _node_row(node, shapes, depth)
+
+
 def operator_code(operator: str, domain: str = "") -> int:
     """A stable code from 1 to CODES - 1: by table, or by a hash of domain and name."""
     if domain in {"", "com.microsoft"} and operator in OPERATORS:

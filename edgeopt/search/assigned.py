@@ -101,7 +101,7 @@ class Assigned:
             known = action.bare() in self._offered
             return recipe.then(action) if known else "no choice of this space offers it"
         row = np.array(self.codes(recipe), dtype=np.int64)
-        target = self.moves.after(row, np.array([number]))[0]
+        target = self.moves.after(row, number)
         return "it is so already" if (target == row).all() else self.decode(target.tolist())
 
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
@@ -146,13 +146,14 @@ class PlanCosts:
 
     Args:
         plans: Whose recipes are evaluated.
+        metrics: What the three are called: a table that no accuracy was set against says damage.
     """
 
     deterministic = True
-    metrics = METRICS
 
-    def __init__(self, plans: Assigned) -> None:
+    def __init__(self, plans: Assigned, metrics: tuple[str, str, str] = METRICS) -> None:
         self._plans = plans
+        self.metrics = metrics
         self.known: dict[Codes, npt.NDArray[np.float64]] = {}
         """Measured costs [metrics], by codes."""
 

@@ -50,6 +50,14 @@ class PlanMoves:
             family = families.get(action.site, action.site)
             kinds = [float(family == each) for each in FAMILIES]
             self._columns[n, : 4 + len(FAMILIES)] = (to == 0, share, to, place, *kinds)
+        one = self.groups[:, 0] > 0
+        self._single = int(one.sum())
+        """Moves of one choice come first; `_at` and `_to` are where they act and what they set."""
+        self._at = self.groups[: self._single, 0].astype(np.int64) - 1
+        self._to = np.array(
+            [int(action.get("to")) for action in self.actions[: self._single]], dtype=np.int64
+        )
+        self._place = table.ends[self._at] + self._to
         self._fixed = np.zeros((len(choices), len(GROUP_COLUMNS)), np.float32)
         for i, choice in enumerate(choices):
             kinds = [float(choice.family == each) for each in FAMILIES]
@@ -59,25 +67,47 @@ class PlanMoves:
 
     def follow(self) -> None:
         """Take in that the table is another one."""
-        found = [self._target(action) for action in self.actions]
-        self._targets = np.array(found, dtype=np.int64).reshape(len(found), -1)
+        many = self.actions[self._single :]
+        found = [self._target(action) for action in many]
+        self._targets = np.array(found, dtype=np.int64).reshape(len(many), -1)
 
     def open(self, row: Ints) -> Ints:
         """Numbers of the moves that change codes [choices]."""
-        same = (self._targets == row) | (self._targets == _LEAVE)
-        return np.flatnonzero(~same.all(axis=1))
+        changes = np.empty(len(self.actions), dtype=np.bool_)
+        changes[: self._single] = row[self._at] != self._to
+        other = (self._targets != row) & (self._targets != _LEAVE)
+        changes[self._single :] = other.any(axis=1)
+        return np.flatnonzero(changes)
 
-    def after(self, row: Ints, numbers: Ints) -> Ints:
-        """Codes [moves, choices] behind each of some moves."""
-        targets = self._targets[numbers]
-        return np.where(targets == _LEAVE, row, targets)
+    def after(self, row: Ints, number: int) -> Ints:
+        """Codes [choices] behind a move."""
+        found = row.copy()
+        if number < self._single:
+            found[self._at[number]] = self._to[number]
+            return found
+        target = self._targets[number - self._single]
+        return np.where(target == _LEAVE, row, target)
 
     def move_rows(self, row: Ints, numbers: Ints) -> Rows:
         """`MOVE_COLUMNS` of some moves: what they are, and what they should change."""
         found = self._columns[numbers]
-        now = self._table.costs(row[None])
-        found[:, -3:] = self._table.costs(self.after(row, numbers)) - now
+        single = int(np.searchsorted(numbers, self._single))
+        found[:single, -3:] = self._changes_of_one(row, numbers[:single])
+        if single < len(numbers):
+            targets = self._targets[numbers[single:] - self._single]
+            after = np.where(targets == _LEAVE, row, targets)
+            found[single:, -3:] = self._table.costs(after) - self._table.costs(row[None])
         return found
+
+    def _changes_of_one(self, row: Ints, numbers: Ints) -> npt.NDArray[np.float64]:
+        """Without summing over all choices again: what one alternative and its borders change."""
+        table, at = self._table, self._at[numbers]
+        now, then = (row + table.ends)[at], self._place[numbers]
+        on = row > 0
+        switched = (self._to[numbers] > 0).astype(np.float64) - on[at]
+        latency = table.cost[then] - table.cost[now] + (table.pairs @ on)[at] * switched
+        size = (table.figures[then, 1] - table.figures[now, 1]) / (table.given[1] or 1.0)
+        return np.stack([latency, size, table.hurt[then] - table.hurt[now]], axis=1)
 
     def group_rows(self, row: Ints) -> Rows:
         """`GROUP_COLUMNS` of every choice: what it is set to, and what that is predicted to do."""

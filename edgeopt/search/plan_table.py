@@ -16,7 +16,7 @@ from edgeopt.search.table import Table
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
-METRICS = ("latency", "size", "accuracy_drop")
+METRICS: tuple[str, str, str] = ("latency", "size", "accuracy_drop")
 """Latency and size over the baseline's, and what is lost (0..1)."""
 FIGURES = ("macs", "size_bytes", "activation_bytes", "nodes")
 _FASTEST = 0.01

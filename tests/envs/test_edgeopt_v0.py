@@ -6,7 +6,8 @@ import pytest
 
 from edgeopt import envs
 from edgeopt.core.action import Action, Recipe
-from edgeopt.errors import UsageError
+from edgeopt.errors import ConnectionLostError, EdgeOptError, InconclusiveError, UsageError
+from edgeopt.search.assigned import Assigned, PlanCosts
 from edgeopt.testing import environment_exam
 from edgeopt.testing.toy_space import ToySpace
 
@@ -114,7 +115,7 @@ def test_a_recipe_that_cannot_be_evaluated_is_refused():
     """Infinite costs never become a reward."""
     env = envs.make(ToySpace(), Noisy(bad="toy_quantize"))
     env.reset(seed=0)
-    slot = [a.transform for a in env.slot_actions()].index("toy_quantize") + 1
+    slot = [a.transform for a in env.slot_actions()].index("toy_quantize") + 2
     _, reward, _, _, info = env.step(slot)
     assert info["rejected"]
     assert -1 < reward < 0
@@ -125,8 +126,8 @@ def test_what_turns_out_not_to_apply_is_masked_until_the_recipe_changes():
     """Else a masked policy would try it for ever."""
     env = make(Refusing(sites=6))
     env.reset(seed=0)
-    env.step(1 + [a.parameters for a in env.slot_actions()].index((("weight", "int8"),)))
-    slot = 1 + [a.transform for a in env.slot_actions()].index("toy_repair")
+    env.step(2 + [a.parameters for a in env.slot_actions()].index((("weight", "int8"),)))
+    slot = 2 + [a.transform for a in env.slot_actions()].index("toy_repair")
     state = env.state
     observation, reward, terminated, _, info = env.step(slot)
     assert "nearer" in info["rejected"]
@@ -135,9 +136,9 @@ def test_what_turns_out_not_to_apply_is_masked_until_the_recipe_changes():
     assert not terminated
     assert not env.action_masks()[slot]
     assert not observation["action_mask"][slot]
-    env.step(1)
+    env.step(2)
     assert env.state != state
-    again = 1 + [a.transform for a in env.slot_actions()].index("toy_repair")
+    again = 2 + [a.transform for a in env.slot_actions()].index("toy_repair")
     assert env.action_masks()[again]
 
 
@@ -177,7 +178,7 @@ def test_action_rows_stand_at_their_slots():
     legal = space.legal(space.empty())
     rows = space.observe(space.empty())["actions"]
     assert not observation["actions"][0].any()
-    for slot, action in enumerate(env.slot_actions(), start=1):
+    for slot, action in enumerate(env.slot_actions(), start=2):
         assert np.array_equal(observation["actions"][slot], rows[legal.index(action)])
 
 
@@ -186,7 +187,7 @@ def test_a_given_preference_is_used():
     env = make(scalarization="linear")
     observation, _ = env.reset(seed=0, options={"preference": [0, 2, 0]})
     assert observation["preference"].tolist() == [0, 1, 0]
-    slot = [a.transform for a in env.slot_actions()].index("toy_quantize") + 1
+    slot = [a.transform for a in env.slot_actions()].index("toy_quantize") + 2
     _, reward, _, _, info = env.step(slot)
     assert reward == pytest.approx(info["vector_reward"][1])
     assert reward > 0
@@ -196,7 +197,7 @@ def test_chebyshev_pays_for_the_worst_objective():
     """What does not move the worst weighted cost earns the augmentation's share only."""
     env = make(scalarization="chebyshev")
     env.reset(seed=0, options={"preference": [0.9, 0.05, 0.05]})
-    slot = [a.transform for a in env.slot_actions()].index("toy_quantize") + 1
+    slot = [a.transform for a in env.slot_actions()].index("toy_quantize") + 2
     _, reward, _, _, info = env.step(slot)
     assert info["vector_reward"][0] == 0
     assert reward == pytest.approx(0.05 * 0.05 * info["vector_reward"][1])
@@ -242,4 +243,118 @@ def test_calls_out_of_turn_are_refused():
     with pytest.raises(UsageError, match="ended"):
         env.step(0)
     env.undo()
-    env.step(1)
+    env.step(2)
+
+
+def test_the_second_action_takes_the_latest_change_back():
+    """It costs a step, pays what the change had paid, negated, and is masked at the start."""
+    env = make()
+    first, _ = env.reset(seed=0)
+    assert not env.action_masks()[1]
+    _, paid, *_ = env.step(2)
+    observation, back, *_ = env.step(1)
+    assert back == pytest.approx(-paid)
+    assert env.recipe == ToySpace(sites=6).empty()
+    assert not env.action_masks()[1]
+    assert np.array_equal(observation["nodes"], first["nodes"])
+    assert observation["steps_left"] < first["steps_left"]
+
+
+def test_replay_repeats_a_recipe():
+    """Its actions one after the other; where one does not apply, nothing has moved."""
+    space = ToySpace(sites=6)
+    wanted = space.standard()[2][1].recipe
+    env = make(space)
+    env.reset(seed=0)
+    env.replay(wanted.actions)
+    assert env.recipe == wanted
+    with pytest.raises(UsageError, match="does not apply"):
+        env.replay([Action.of("whole_tool", "*")])
+    assert env.recipe == wanted
+
+
+class Lost:
+    """An evaluator whose device goes away, or whose child is killed, for one transform."""
+
+    deterministic = True
+    metrics = ("latency",)
+
+    def __init__(self, error: EdgeOptError) -> None:
+        self.error, self.away = error, True
+
+    def costs(self, recipe: Recipe):
+        if self.away and any(a.transform == "toy_prune" for a in recipe.actions):
+            raise self.error
+        return np.array([2.0 - 0.1 * len(recipe.actions)])
+
+
+def pruning(env) -> int:
+    return 2 + [a.transform for a in env.slot_actions()].index("toy_prune")
+
+
+def test_an_unreachable_device_is_no_reward():
+    """The step raises, nothing has changed, and the same step is taken when it is back."""
+    evaluator = Lost(ConnectionLostError("the board does not answer"))
+    env = envs.make(ToySpace(sites=6), evaluator)
+    env.reset(seed=0)
+    env.step(2)
+    before, mask, slot = env.state, env.action_masks(), pruning(env)
+    with pytest.raises(ConnectionLostError):
+        env.step(slot)
+    assert env.state == before
+    assert np.array_equal(env.action_masks(), mask)
+    evaluator.away = False
+    observation, reward, _, truncated, _ = env.step(slot)
+    assert reward > 0
+    assert not truncated
+    assert observation["steps_left"] == pytest.approx(1 - 2 / 24)
+
+
+def test_a_killed_child_teaches_nothing():
+    """Truncated where it stood: no reward, no penalty, no masked action, and it says why."""
+    evaluator = Lost(InconclusiveError("the system killed the job: out of memory"))
+    env = envs.make(ToySpace(sites=6), evaluator)
+    env.reset(seed=0)
+    before, slot = env.state, pruning(env)
+    _, reward, terminated, truncated, info = env.step(slot)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert not info["vector_reward"].any()
+    assert "out of memory" in info["unknown"]
+    assert "rejected" not in info
+    assert env.state == before
+    assert env.action_masks()[slot]
+
+
+def test_mo_gymnasium_wrappers_work_on_it():
+    """The reward is the vector, and MO-Gymnasium's scalarization gives it weights."""
+    wrappers = pytest.importorskip("mo_gymnasium.wrappers", reason="mo-gymnasium is not installed")
+    weight = np.array([0.5, 0.3, 0.2])
+    env = wrappers.LinearReward(make(vector=True), weight=weight)
+    env.reset(seed=0, options={"preference": weight})
+    _, reward, _, _, info = env.step(2)
+    assert reward == pytest.approx(weight @ info["vector_reward"])
+    recorded = wrappers.MORecordEpisodeStatistics(make(vector=True, max_steps=2))
+    _, start = recorded.reset(seed=0)
+    recorded.step(2)
+    *_, end = recorded.step(2)
+    moved = start["relative_costs"] - end["relative_costs"]
+    assert end["episode"]["r"] == pytest.approx(moved, abs=1e-6)
+
+
+def test_a_fingerprint_is_part_of_what_is_seen():
+    """Numbers of the device, the same in every step."""
+    env = make(fingerprint=[0.25, 4.0])
+    observation, _ = env.reset(seed=0)
+    assert observation["device"].tolist() == [0.25, 4.0]
+    assert env.observation_space.contains(observation)
+
+
+@pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
+def test_the_exam_over_plans(part):
+    """The same exam where nothing is built: choices, many at once, and back."""
+
+    def plans():
+        found = Assigned(ToySpace(sites=5))
+        return envs.make(found, PlanCosts(found), max_actions=48, max_steps=6)
+
+    part(plans)

@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 
 from edgeopt import envs
 from edgeopt.envs.flat_v0 import FEATURES, FUSE, PRUNE, QUANTIZE, SKIP, TERMINATE, FlatReward
-from edgeopt.errors import UsageError
+from edgeopt.errors import ConnectionLostError, EdgeOptError, InconclusiveError, UsageError
 from edgeopt.testing.toy_space import ToySpace
 
 REWARD = FlatReward(latency="macs", energy="activation_bytes")
@@ -180,3 +180,42 @@ def test_random_episodes_stay_inside():
         saved = {name: 1 - env.costs[name] / start[name] for name in ("macs", "activation_bytes")}
         expected = REWARD.alpha * saved["macs"] + REWARD.beta * saved["activation_bytes"]
         assert total == pytest.approx(expected + REWARD.bonus * (saved["macs"] > 0), abs=1e-9)
+
+
+class Lost(Judged):
+    """Pruning cannot be measured."""
+
+    def __init__(self, error: EdgeOptError) -> None:
+        self.error = error
+
+    def costs(self, recipe):
+        if any(a.transform == "toy_prune" for a in recipe.actions):
+            raise self.error
+        return super().costs(recipe)
+
+
+def test_an_unreachable_device_is_no_reward():
+    """The step raises, and nothing has changed."""
+    env = envs.make_flat(ToySpace(sites=5), Lost(ConnectionLostError("away")), fusions=FUSIONS)
+    env.reset(seed=0)
+    act(env, QUANTIZE)
+    before = env.recipe
+    with pytest.raises(ConnectionLostError):
+        act(env, PRUNE)
+    assert env.recipe == before
+    observation, *_ = act(env, SKIP)
+    assert observation[[17, 19, 21]].tolist() == [SKIP / 4, QUANTIZE / 4, -1.0]
+    assert observation[37] == pytest.approx(2 / 50)
+
+
+def test_a_killed_child_teaches_nothing():
+    """Truncated where it stood: no reward, no penalty, no bonus, and it says why."""
+    env = envs.make_flat(ToySpace(sites=5), Lost(InconclusiveError("killed")), fusions=FUSIONS)
+    env.reset(seed=0)
+    act(env, QUANTIZE)
+    before = env.recipe
+    _, reward, terminated, truncated, info = act(env, PRUNE)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert info["unknown"] == "killed"
+    assert "failed" not in info
+    assert env.recipe == before
