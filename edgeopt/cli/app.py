@@ -3,7 +3,8 @@
 import json
 import sys
 import traceback
-from typing import Annotated
+import warnings
+from typing import Annotated, TextIO
 
 import typer
 
@@ -20,8 +21,8 @@ from edgeopt.cli import (
     plugins,
     replay,
     report,
-    zoo,
     train,
+    zoo,
 )
 from edgeopt.cli import run as run_command
 from edgeopt.errors import EdgeOptError
@@ -66,6 +67,7 @@ def run() -> None:
 
 
 def _dispatch() -> int:
+    warnings.showwarning = _warn
     try:
         app()
     except SystemExit as stop:
@@ -87,6 +89,18 @@ def _dispatch() -> int:
         )
         return EdgeOptError.exit_code
     return 0
+
+
+def _warn(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A line on stderr; the source line that Python would quote says nothing to a user."""
+    print(f"edgeopt: warning: {message}", file=file or sys.stderr)
 
 
 def _say(error: EdgeOptError) -> int:
