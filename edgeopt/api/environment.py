@@ -66,8 +66,9 @@ def open_environment(
             yield envs.make(rewrites, envs.StaticCostEvaluator(rewrites), **options)
             return
         space = GraphSpace(workshop, Offer(profile=door.profile, data=subject.data is not None))
+        steps: Any = space  # its choices are a cached property, which no protocol can say
         if view == "graphs":
-            yield envs.make(space, envs.StaticCostEvaluator(space), **options)
+            yield envs.make(steps, envs.StaticCostEvaluator(steps), **options)
             return
         if subject.data is None:
             raise UsageError("plans need estimates, and there is no data", hint="give data=FILE")
@@ -76,7 +77,8 @@ def open_environment(
 
 def _plans(space: GraphSpace, folder: Path, options: dict[str, Any]) -> EdgeOptEnv:
     estimator = GraphEstimator(space, folder=folder)
-    remembered = Remembered(space)
+    steps: Any = space
+    remembered = Remembered(steps)
     plans = Assigned(remembered)
     plans.use(EstimatedTable(remembered, estimator).now(raw=True))
     prices = np.array([*estimator.gain.prices_us.values()])

@@ -92,7 +92,7 @@ class Assigned:
     def legal(self, recipe: Recipe) -> tuple[Action, ...]:
         """Every move to other codes."""
         numbers = self.moves.open(np.array(self.codes(recipe), dtype=np.int64))
-        return tuple(self.moves.actions[n] for n in numbers.tolist())
+        return tuple(self.moves.actions[int(n)] for n in numbers)
 
     def then(self, recipe: Recipe, action: Action) -> Recipe | str:
         """The plan behind a move; of an action of the real space the plan that holds it too."""

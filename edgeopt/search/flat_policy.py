@@ -75,14 +75,17 @@ class FlatPolicy:
         rollout: int = 2048,
     ) -> None:
         require()
-        from stable_baselines3 import PPO
+        import stable_baselines3
 
+        ppo: Any = stable_baselines3.PPO
         bound = {} if allowed_drop is None else {"allowed_drop": allowed_drop}
-        reward = load_env_creator(_REWARD)(**bound)
-        bare: Any = load_env_creator(_ENVIRONMENT)(space, evaluator, reward=reward)
+        make_reward: Any = load_env_creator(_REWARD)
+        reward = make_reward(**bound)
+        make: Any = load_env_creator(_ENVIRONMENT)
+        bare = make(space, evaluator, reward=reward)
         self._kept = _Kept(bare)
-        settings = {**HYPERPARAMETERS, "n_steps": rollout}
-        self._learner: Any = PPO(
+        settings: dict[str, Any] = {**HYPERPARAMETERS, "n_steps": rollout}
+        self._learner: Any = ppo(
             "MlpPolicy", self._kept, seed=seed, device="cpu", verbose=0, **settings
         )
         self._rollout = rollout
