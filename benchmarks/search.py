@@ -113,8 +113,9 @@ def fastest(simulator: Simulator, space: Space, trials: Sequence[Trial]) -> floa
 def cells(given: argparse.Namespace) -> Iterator[tuple[Recording, str, int]]:
     """What is to be run, all strategies of a seed before the next seed."""
     recordings = [Recording(path) for path in sorted(given.recordings.glob("*.json.gz"))]
-    chosen = [one for one in recordings if not given.model or one.name in given.model]
-    names = given.strategy or [*NAMES, *ABLATIONS]
+    enough = [one for one in recordings if len(one.rows) >= FEWEST]
+    chosen = [one for one in enough if not given.model or one.name in given.model]
+    names = given.strategy or [*NAMES, *VARIANTS]
     for seed, recording, name in itertools.product(range(given.seeds), chosen, names):
         yield recording, name, seed
 
@@ -138,6 +139,9 @@ def simulators(folder: Path) -> list[str]:
     lines = ["simulator            rows  choices  error on held-out rows (and spread of the rows)"]
     for path in sorted(folder.glob("*.json.gz")):
         one = Recording(path)
+        if len(one.rows) < FEWEST:
+            lines.append(f"{one.name:<20} {len(one.rows):>4}  too few: not simulated")
+            continue
         right, blind = one.kept()
         parts = [f"bound said rightly {right:.2f} ({blind:.2f})"]
         for name, values in one.values().items():
@@ -197,9 +201,24 @@ def show(given: argparse.Namespace) -> None:
             if row is not None:
                 rows.append({"strategy": name, "measure": measure, "budget": budget, **row})
                 print(said(name, row))
+    print("\n".join(curves(lines, names)))
     watched(lines)
     if given.json:
         given.json.write_text(json.dumps(rows, indent=1) + "\n")
+
+
+def curves(lines: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """Interquartile means of the hypervolume over evaluations."""
+    read = [n for n in POINTS if any(f"hypervolume_{n}" in line for line in lines)]
+    told = [
+        "\nhypervolume over evaluations, simulated",
+        " " * 28 + "".join(f"{n:>7}" for n in read),
+    ]
+    for name in names:
+        tables = [table_of(lines, name, f"hypervolume_{n}") for n in read]
+        means = [trimmed(np.concatenate([*t.values()])) if t else math.nan for t in tables]
+        told.append(f"{name:<28}" + "".join(f"{mean:7.3f}" for mean in means))
+    return told
 
 
 def compared(
