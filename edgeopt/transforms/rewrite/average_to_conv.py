@@ -17,6 +17,7 @@ convolution is finite and the pooling was not.
 """
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def _(op: Ops, x: Tensor, pool: Node) -> Term:
     channels, kernel = x.size(1), [int(size) for size in pool.kernel_shape]
     mean = np.full((channels, 1, *kernel), 1 / math.prod(kernel), np.float32)
     held = ("kernel_shape", "strides", "pads", "dilations")
-    window = {name: pool.attrs[name] for name in held if name in pool.attrs}
+    window: dict[str, Any] = {name: pool.attrs[name] for name in held if name in pool.attrs}
     return op.Conv(x, op.array(mean, name="mean"), group=channels, **window, _name="conv")
 
 

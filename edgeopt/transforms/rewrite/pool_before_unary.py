@@ -11,6 +11,7 @@ that falls. Relu is left where it is: runtimes compute it inside the convolution
 ONNX Runtime does nothing of it.
 """
 
+from edgeopt.transforms.rules.conditions import integers_of
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
 from edgeopt.transforms.rules.terms import Node, Ops, Tensor, Term
@@ -36,7 +37,7 @@ def _(x: Tensor, function: Node, pool: Node) -> None:
 
 @pool_first.worth
 def _(pool: Node) -> None:
-    steps = pool.attrs.get("strides", ())
+    steps = integers_of(pool, "strides", None)
     require(any(step > 1 for step in steps), "the pooling has no stride: nothing to gain")
 
 
