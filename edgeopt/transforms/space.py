@@ -92,7 +92,7 @@ class GraphSpace:
         runtime: RuntimeSettings | None = None,
         runtimes: Sequence[RuntimeSettings] = (),
         usual: Sequence[tuple[str, RuntimeSettings]] = (),
-        kept: int = 32,
+        kept: int = 128,
     ) -> None:
         self.workshop = workshop
         self.offer = offer
