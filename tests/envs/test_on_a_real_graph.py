@@ -49,7 +49,7 @@ def test_a_strategy_proposes_recipes_that_build(name: str, space: GraphSpace):
     found = strategy.ask(10)
     assert len({candidate.key for candidate in found}) == len(found)
     # What was asked teaches before more is asked.
-    modelled = {"planner": 5, "portfolio": 5, "rl_mlp": 2}
+    modelled = {"planner": 5, "portfolio": 5, "rl": 5, "rl_group": 5, "rl_mlp": 2}
     assert len(found) == {"runtime": 2, "static": 3, **modelled}.get(name, 10)
     assert all(c.recipe.baseline == space.empty().baseline for c in found)
 
@@ -76,7 +76,7 @@ def test_pruning_pays(space: GraphSpace):
     """The reward vector is what the graph says: fewer multiplications, fewer bytes."""
     env = envs.make(space, envs.StaticCostEvaluator(space))
     env.reset(seed=0)
-    slot = 1 + [a.transform for a in env.slot_actions()].index("channels_greedy")
+    slot = 2 + [a.transform for a in env.slot_actions()].index("channels_greedy")
     _, _, _, _, info = env.step(slot)
     cost, start = space.static_cost, space.empty()
     pruned = Recipe.parse(env.state)
