@@ -9,7 +9,7 @@ from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
 
 AT_ONCE = 3
-FEW = 12
+FEW = 16
 """Behind so many there are those that take long to make: one at a time."""
 
 
