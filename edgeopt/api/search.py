@@ -137,7 +137,7 @@ class Lane:
     def _say_why(self, ended: bool) -> None:
         """Why the search ends, so that nobody waits for the time that seems to be left."""
         if not ended:
-            self.progress(f"{self.device}: that were the {self.trials} candidates asked for")
+            self.progress(f"{self.device}: those were the {self.trials} candidates asked for")
         elif not self.stopped():
             kept = format_seconds(max(self.left_s(), 0.0))
             self.progress(f"{self.device}: the last {kept} are for measuring the best ones again")
