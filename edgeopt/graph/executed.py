@@ -44,7 +44,9 @@ def executed(
     known = {(node.name, node.op_type): _facts(node) for node in _all(made.graph)}
     found: dict[tuple[str, str], dict[str, Any]] = {}
     times: dict[tuple[str, str], dict[int, float]] = {}
-    for run, event in _kernels(model, replace(settings, provider=_CPU, options={}), feed, runs):
+    # What was made runs as it is: another session would give its own nodes other names.
+    plain = replace(settings, provider=_CPU, options={}, optimization="off")
+    for run, event in _kernels(made, plain, feed, runs):
         said = event["args"]
         key = event["name"].removesuffix(_KERNEL), str(said.get("op_name", ""))
         found.setdefault(key, _node(key, said, known))
