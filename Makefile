@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Rooms whose tests measure nothing may share the processors; the others need them alone.
-COMPUTING := $(addprefix tests/,core data estimate field gate graph report search store transforms zoo)
+COMPUTING := $(addprefix tests/,boards core data envs estimate field gate graph report search store transforms zoo)
 DEMO_OUT ?= reports/demo
 DEMO_BUDGET ?= 5m
 # Runtimes and BLAS never guess their number of threads in tests: what they find differs by machine.
