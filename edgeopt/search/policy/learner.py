@@ -3,6 +3,8 @@
 What is drawn in an iteration depends on the seed and its number only, so that a training that was
 stopped goes on as if it had not been.
 """
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+# pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportPrivateImportUsage=false

@@ -7,6 +7,7 @@ distribution takes as they are, and values. https://sb3-contrib.readthedocs.io
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
 # pyright: reportUntypedBaseClass=false, reportIncompatibleMethodOverride=false
+# pyright: reportMissingImports=false, reportUnknownLambdaType=false
 
 import os
 from collections.abc import Callable

@@ -1,4 +1,6 @@
 """The same network in torch, for training: the one typed door to torch in this room."""
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+# pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 

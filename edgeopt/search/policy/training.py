@@ -1,4 +1,6 @@
 """A training from its beginning or its last checkpoint to its end: `edgeopt train` and releases."""
+# pyright: reportMissingImports=false, reportUntypedBaseClass=false
+# pyright: reportUnknownParameterType=false, reportUnknownLambdaType=false
 # pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 # pyright: reportUnknownVariableType=false, reportUnknownArgumentType=false
 
