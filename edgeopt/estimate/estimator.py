@@ -136,8 +136,12 @@ class GraphEstimator:
         found = self.sensitivity.known(decision)
         if found is not None:
             return found
-        graph = self._space.graph(self.alone(index, alternative))
-        return self.sensitivity.damage(decision, graph)
+        recipe = self.alone(index, alternative)
+        damage = self.sensitivity.damage(decision, self._space.graph(recipe))
+        # What else is asked of every alternative, while its graph is there.
+        self._work(recipe)
+        self._space.static_cost(recipe)
+        return damage
 
     def _work(self, recipe: Recipe) -> Floats:
         if recipe.digest not in self._works:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from edgeopt.graph.light import light_proto
+from edgeopt.graph.light import file_bytes
 from edgeopt.graph.shapes import known_shapes
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -64,15 +64,10 @@ def static_cost(graph: ir.Model, shapes: Shapes | None = None) -> dict[str, floa
     return {
         "macs": float(sum(layer.macs for layer in layers)),
         "params": float(_params(graph)),
-        "size_bytes": _size_bytes(graph),
+        "size_bytes": float(file_bytes(graph)),
         "activation_bytes": float(_peak_bytes(graph.graph, known)),
         "nodes": float(len(layers)),
     }
-
-
-def _size_bytes(graph: ir.Model) -> float:
-    model, weights = light_proto(graph)
-    return float(model.ByteSize() + sum(array.nbytes for array in weights.values()))
 
 
 def per_layer(graph: ir.Model, shapes: Shapes | None = None) -> tuple[LayerCost, ...]:

@@ -1,4 +1,5 @@
-"""`light_proto`: a graph of any size as a message that protobuf can hold."""
+"""`light_proto`: a graph of any size as a message that protobuf can hold; `file_bytes`: the size of
+its file, without making it."""
 
 from typing import Any
 
@@ -10,6 +11,8 @@ import onnx_ir as ir
 from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, copy_of, to_proto, weight_bytes
 
 _LIGHT_BYTES = 1024
+_COPIED_BYTES = 64_000_000
+"""Up to here copying weights takes less than copying the graph does."""
 _NO_FILE = "given-in-memory"
 
 
@@ -39,3 +42,24 @@ def light_proto(
                 name=name,
             )
     return ir.to_proto(copy), weights
+
+
+def file_bytes(graph: ir.Model) -> int:
+    """Size of the self-contained file that a graph would make; large weights are not copied."""
+    if weight_bytes(graph) <= _COPIED_BYTES:
+        return to_proto(graph).ByteSize()
+    light, weights = light_proto(graph, 0)
+    inner = light.graph.ByteSize()
+    whole = light.ByteSize() - _field(inner)
+    for tensor in light.graph.initializer:
+        if tensor.name in weights:
+            inner -= _field(tensor.ByteSize())
+            tensor.ClearField("external_data")
+            tensor.ClearField("data_location")
+            inner += _field(tensor.ByteSize() + _field(weights[tensor.name].nbytes))
+    return whole + _field(inner)
+
+
+def _field(length: int) -> int:
+    """Bytes of a field that holds so many: a tag of one byte, the length in base 128, the rest."""
+    return 1 + max((length.bit_length() + 6) // 7, 1) + length

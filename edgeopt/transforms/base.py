@@ -13,10 +13,10 @@ there (`apply`). The shelf it lies on is its contract, and decides its exam:
 everywhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,7 @@ from edgeopt.graph.editor import Editor
 from edgeopt.transforms.calibration.moments import Moments
 from edgeopt.transforms.calibration.observation import Channels
 
+T = TypeVar("T")
 ShelfName = Literal["rewrite", "fuse", "prune", "quantize", "repair"]
 STAGES: tuple[ShelfName, ...] = ("rewrite", "fuse", "prune", "quantize", "repair")
 EXACT: frozenset[str] = frozenset({"rewrite", "fuse"})
@@ -142,6 +143,13 @@ class Evidence(Protocol):
             wanted: Name and axis; those that no sample showed, or whose number of channels
                 differs from sample to sample, are missing in the result.
             products: Whether products of two channels are asked for.
+        """
+        ...
+
+    def once(self, model: ir.Model, what: str, make: Callable[[], T]) -> T:
+        """What `make` finds out about a float graph: asked again for an equal graph, it is there.
+
+        Clones are equal graphs; the latest few answers are kept, each shared by who asks.
         """
         ...
 

@@ -3,14 +3,15 @@
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from edgeopt.core.action import Action, Choice
+from edgeopt.core.action import Action, Choice, Recipe
 from edgeopt.errors import UsageError
-from edgeopt.transforms.stages import transform_of
+from edgeopt.transforms.stages import reached, stage_of, transform_of
 
 SCHEMES = ("static_int8", "dynamic_int8", "size_int8", "weight_only")
 """What a quantize transform is for, in the order in which alternatives of one site are listed: the
 first two for speed. A transform says so as its attribute `scheme`; without it is the first."""
 _FAST = SCHEMES[:2]
+_STAGE_NAMES = ("rewrite and fuse", "prune", "repair of what was pruned", "quantize", "repair")
 
 
 def on_off(name: str, family: str, actions: Sequence[Action]) -> Choice:
@@ -75,6 +76,17 @@ def switched_on(choice: Choice, families: Collection[str]) -> int:
 def _order(action: Action) -> int:
     scheme = scheme_of(action)
     return SCHEMES.index(scheme) if scheme in SCHEMES else len(SCHEMES)
+
+
+def too_late(recipe: Recipe, action: Action) -> str | None:
+    """Why a recipe takes an action no more, whatever its graph: decided, or the stage is over."""
+    shelf, _ = transform_of(action.transform)
+    stage, latest = stage_of(action), reached(recipe)
+    if stage and decision(action) in {decision(other) for other in recipe.actions}:
+        return f"{shelf} is decided at {action.site!r} already"
+    if stage < latest:
+        return f"{shelf} comes before {_STAGE_NAMES[latest]}, which has begun"
+    return None
 
 
 def decision(action: Action) -> tuple[str, str]:

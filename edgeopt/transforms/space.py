@@ -34,6 +34,7 @@ from edgeopt.transforms.choices import (
     needed,
     on_off,
     scheme_of,
+    too_late,
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.groups import releasable_stem
@@ -57,8 +58,7 @@ _ROUNDS = 20
 _KEPT_BYTES = 512_000_000
 _FEWEST_KEPT = 4
 _OURS_FIRST = 4
-_LISTS_KEPT = 512
-_STAGE_NAMES = ("rewrite and fuse", "prune", "repair of what was pruned", "quantize", "repair")
+_LISTS_KEPT, _RECIPES_KEPT = 512, 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,8 @@ class GraphSpace:
         self._kept = min(kept, max(_FEWEST_KEPT, _KEPT_BYTES // workshop.model.size_bytes))
         self._built: OrderedDict[str, Built] = OrderedDict()
         self._legal: OrderedDict[str, tuple[Action, ...]] = OrderedDict()
+        self._decoded: OrderedDict[str, Recipe] = OrderedDict()
+        self._costs: OrderedDict[str, dict[str, float]] = OrderedDict()
 
     @cached_property
     def choices(self) -> tuple[Choice, ...]:
@@ -146,6 +148,12 @@ class GraphSpace:
             UsageError: Too many or too few codes, or one without an alternative.
         """
         check_codes(codes, self.choices)
+        key = " ".join(map(str, codes))
+        if key not in self._decoded:
+            remember(self._decoded, key, self._decode(codes), _RECIPES_KEPT)
+        return self._decoded[key]
+
+    def _decode(self, codes: Sequence[int]) -> Recipe:
         chosen = [
             action
             for choice, code in zip(self.choices, codes, strict=True)
@@ -166,7 +174,7 @@ class GraphSpace:
                 action
                 for family in self._families
                 if self._open(family, recipe)
-                for action in self._listed(family, self._graph(recipe))
+                for action in self._listed(family, self.graph(recipe))
                 if stage_of(action) != MEND_STAGE or PRUNE_STAGE <= reached(recipe) <= MEND_STAGE
             )
             decided = {decision(action) for action in recipe.actions if stage_of(action)}
@@ -201,7 +209,8 @@ class GraphSpace:
     def usual(self) -> Iterator[tuple[str, Candidate]]:
         """What a user would try without edgeopt: the runtime's levels and whole tools."""
         for level in ("basic", "extended"):
-            yield f"runtime_{level}", self._candidate(self.empty(), optimization=level)
+            runtime = replace(self._runtime, optimization=level)
+            yield f"runtime_{level}", Candidate(recipe=self.empty(), runtime=runtime)
         for name, runtime in self._usual:
             yield name, Candidate(recipe=self.empty(), runtime=runtime)
         for family in self._families:
@@ -212,7 +221,7 @@ class GraphSpace:
         """All of them, of equal candidates the first."""
         ours = ((name, self._candidate(recipe)) for name, recipe in self._everything())
         named = itertools.chain(
-            [("baseline", Candidate(recipe=self.empty(), runtime=self._runtime))],
+            [("baseline", self._candidate(self.empty()))],
             itertools.islice(ours, _OURS_FIRST),
             self.usual(),
             ours,
@@ -225,21 +234,25 @@ class GraphSpace:
 
     def observe(self, recipe: Recipe) -> Arrays:
         """Graph and legal actions as arrays; see `graph.features`."""
-        graph = self._graph(recipe)
+        graph = self.graph(recipe)
         return features(graph, self.legal(recipe), shapes=self._shapes.of(graph))
 
     def static_cost(self, recipe: Recipe) -> Mapping[str, float]:
         """Exact figures of the built graph; the baseline's size is that of the user's file."""
-        graph = self._graph(recipe)
-        cost = static_cost(graph, self._shapes.of(graph))
-        if recipe.actions:
-            return cost
-        return {**cost, "size_bytes": float(self.workshop.model.size_bytes)}
+        if recipe.digest not in self._costs:
+            graph = self.graph(recipe)
+            cost = static_cost(graph, self._shapes.of(graph))
+            if not recipe.actions:
+                cost["size_bytes"] = float(self.workshop.model.size_bytes)
+            remember(self._costs, recipe.digest, cost, _RECIPES_KEPT)
+        return dict(self._costs[recipe.digest])
 
     def graph(self, recipe: Recipe) -> ir.Model:
         """The graph of a recipe that this space decoded, for reading only; of the baseline the
-        normalised model."""
-        return self._graph(recipe)
+        normalised model, which moves act on."""
+        if not recipe.actions:
+            return self.workshop.normalized
+        return self._build(recipe, lenient=False).graph
 
     def shapes_of(self, graph: ir.Model) -> Shapes | None:
         """Concrete shapes of a graph of this space; None where there is no real input."""
@@ -331,7 +344,7 @@ class GraphSpace:
         if "repair" not in self._families:
             return []
         quantized = self._all_quantized(self._fixpoint.actions)
-        listed = self._listed("repair", self._graph(quantized))
+        listed = self._listed("repair", self.graph(quantized))
         by_name: dict[str, list[Action]] = {}
         for action in listed:
             transform = transform_of(action.transform)[1]
@@ -412,24 +425,14 @@ class GraphSpace:
         return stage_of_shelf(family) >= reached(recipe)
 
     def _why_not(self, recipe: Recipe, action: Action) -> str:
-        shelf, _ = transform_of(action.transform)
-        stage = stage_of(action)
-        if stage and decision(action) in {decision(other) for other in recipe.actions}:
-            return f"{shelf} is decided at {action.site!r} already"
-        latest = reached(recipe)
-        if stage < latest:
-            return f"{shelf} comes before {_STAGE_NAMES[latest]}, which has begun"
+        late = too_late(recipe, action)
+        if late is not None:
+            return late
         try:
             self.workshop.build(self.workshop.recipe([*recipe.actions, action.bare()]))
         except ActionRejected as error:
             return error.rejection.reason
         return "it is not offered on this device, or not with this data"
-
-    def _graph(self, recipe: Recipe) -> ir.Model:
-        """The graph that moves act on: for the baseline the normalised model."""
-        if not recipe.actions:
-            return self.workshop.normalized
-        return self._build(recipe, lenient=False).graph
 
     def _build(self, recipe: Recipe, *, lenient: bool) -> Built:
         """A build that nobody may change, from the kept ones where it is there."""
@@ -443,8 +446,5 @@ class GraphSpace:
             remember(self._built, built.recipe.digest, replace(built, rejected=()), self._kept)
         return built
 
-    def _candidate(self, recipe: Recipe, *, optimization: str | None = None) -> Candidate:
-        runtime = self._runtime
-        if optimization is not None:
-            runtime = replace(runtime, optimization=optimization)
-        return Candidate(recipe=recipe, runtime=runtime)
+    def _candidate(self, recipe: Recipe) -> Candidate:
+        return Candidate(recipe=recipe, runtime=self._runtime)

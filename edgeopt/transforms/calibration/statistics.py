@@ -13,7 +13,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -30,11 +30,13 @@ from edgeopt.transforms.calibration.moments import Moments, MomentStore
 from edgeopt.transforms.calibration.observation import Channels, Observation
 from edgeopt.transforms.calibration.passes import BUDGET_BYTES, passes
 
+T = TypeVar("T")
 Array = npt.NDArray[Any]
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.DOUBLE, None)
 _MOMENT_SAMPLES = 128
 _KEPT = 4096
 """Observations in memory, about 20 kB each."""
+_ONCE_KEPT = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Statistics:
         self._seen: OrderedDict[tuple[str, str], Observation] = OrderedDict()
         self._means: dict[tuple[Any, ...], Mapping[str, npt.NDArray[np.float64]]] = {}
         self._moments = MomentStore()
+        self._once: OrderedDict[tuple[str, str], Any] = OrderedDict()
         self._reference: ir.Model | None = None
         self._float_keys: dict[str, str] = {}
         self._float_digest = ""
@@ -209,6 +212,17 @@ class Statistics:
                 yield from self._observed(model, some, part)
 
         return self._moments.of(wanted, self._keys(model), seen, products=products)
+
+    def once(self, model: ir.Model, what: str, make: Callable[[], T]) -> T:
+        """What `make` finds out about a float graph, of the latest few graphs."""
+        key = what, _digest(self._keys(model))
+        if key not in self._once:
+            self._once[key] = make()
+        self._once.move_to_end(key)
+        found: T = self._once[key]
+        while len(self._once) > _ONCE_KEPT:
+            self._once.popitem(last=False)
+        return found
 
     def feeds(self, count: int) -> Sequence[Feed]:
         """The first calibration feeds."""

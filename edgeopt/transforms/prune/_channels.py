@@ -114,7 +114,11 @@ class ChannelRemoval:
             return held[_ORDER], digest
         orders = _held(model.graph, self.name)
         if orders is None or not _fits(orders.get(group.name), group):
-            orders = self.criterion(model, found, found.groups, evidence)
+            orders = evidence.once(
+                model,
+                f"orders by {self.name}",
+                lambda: self.criterion(model, found, found.groups, evidence),
+            )
             model.graph.meta[f"{_KEY}.{self.name}"] = orders
         order = orders.get(group.name)
         return (None, None) if order is None else (order, evidence.keep({_ORDER: order}))
