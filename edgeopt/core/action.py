@@ -233,6 +233,7 @@ class Choice:
         labels: One word an alternative; the first is what the baseline does.
         alternatives: Actions of each alternative; the first is always empty.
         joint: Whether it pays together with other choices only: starts leave it off.
+        mends: Whether it repairs what prune choices do: without it none of them is worth a try.
     """
 
     name: str
@@ -240,6 +241,7 @@ class Choice:
     labels: tuple[str, ...]
     alternatives: tuple[tuple[Action, ...], ...]
     joint: bool = False
+    mends: bool = False
 
     def __len__(self) -> int:
         return len(self.alternatives)

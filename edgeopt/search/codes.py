@@ -20,6 +20,14 @@ def starting(choice: Choice) -> int:
     return int(choice.family in EXACT and not choice.joint)
 
 
+def mended(choices: Sequence[Choice], codes: Sequence[int]) -> Codes:
+    """The same with what repairs pruning on where anything is pruned, and off where nothing is."""
+    pruned = any(k and choice.family == "prune" for choice, k in zip(choices, codes, strict=True))
+    return tuple(
+        int(pruned) if choice.mends else k for choice, k in zip(choices, codes, strict=True)
+    )
+
+
 def encode(choices: Sequence[Choice], recipe: Recipe) -> Codes | None:
     """The codes that come nearest to a recipe; None where it holds what no choice offers.
 

@@ -156,7 +156,8 @@ class Modelled:
         each = max(_POOL, _MOST // max(len(self._sources), 1))
         found: dict[Codes, str] = {}
         for name, source in self._sources.items():
-            fresh = (row for row in source(view, _POOL) if not self._archive.knows(row))
+            made = (coding.mended(self._choices, row) for row in source(view, _POOL))
+            fresh = (row for row in made if not self._archive.knows(row))
             mine = list(dict.fromkeys(row for row in fresh if row not in found))
             found |= dict.fromkeys(mine[:each], name)
         return found
@@ -172,7 +173,8 @@ class Modelled:
     def _note(self, row: Codes, forecast: Forecast, index: int) -> None:
         assert self._surrogate is not None
         spread = np.hypot(forecast.spreads[index], self._surrogate.noise())
-        self._foretold.say(row, forecast.means[index], np.maximum(spread, 1e-9))
+        means = np.minimum(forecast.means[index], self._surrogate.ceilings())
+        self._foretold.say(row, means, np.maximum(spread, 1e-9))
 
     def _random(self) -> list[Codes]:
         """The end: whatever is left."""

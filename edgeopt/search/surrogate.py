@@ -3,9 +3,7 @@
 Per objective one `Process` around a prior. Of the latency the prior is the estimator's
 node-and-edge table (`estimate.gain`: prices of work and of precision borders, refitted by
 non-negative least squares), of the size the exact change of each alternative alone, of the
-accuracy the damages of single alternatives d as c * sum d^p: two numbers that the first
-measurements calibrate (a ranking by damage is worth much, its scale nothing). Drops are
-compressed before they are fitted, so that what is ruined anyway does not rule the fit.
+accuracy the damages of single alternatives, calibrated by the first measurements (`drops`).
 
 Everything is relative: latency, size and memory to the baseline's, accuracy as what is lost.
 """
@@ -22,8 +20,8 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.protocols import Space
 from edgeopt.core.trial import Trial
 from edgeopt.search.archive import Archive
-from edgeopt.search.calibration import EXPONENTS, bent, scale, sums
 from edgeopt.search.codes import Codes
+from edgeopt.search.drops import Entries, drop_process, expected
 from edgeopt.search.process import Columns, Prior, Process, as_array
 from edgeopt.search.table import EstimatedTable, Pair, Table, fitted
 
@@ -31,11 +29,12 @@ Floats = npt.NDArray[np.float64]
 _LATENCY_NOISE = 0.01
 _DROP_NOISE = 0.002
 _SIZE_NOISE = 0.002
-_WHOLE_DROP = 0.05
-"""Compression of drops where no bound says how much matters."""
-_DOUBT = 0.1
-"""A damage d may cost an accuracy of this times d^exponent, whatever others of its kind have shown:
-before anything was pruned, measured precisions say nothing about pruning."""
+_RUINED = 5.0
+"""Drops of so many times what is allowed are as bad as any,"""
+_RUINED_SHARE = 0.05
+"""but not those of less than this share of the given accuracy,"""
+_RUINED_FREE = 0.5
+"""and where no bound says how much matters those of this share."""
 _TINY = 1e-9
 _FAILURES = 0.05
 """Share of failures that is believed before any trial, counting as so many trials:"""
@@ -111,11 +110,16 @@ class Surrogate:
         costs = [objective.cost(trial) for objective in self.objectives]
         if any(cost is None for cost in costs):
             return None
-        return np.array([self._unit(n, cost or 0.0) for n, cost in enumerate(costs)])
+        found = np.array([self._unit(n, cost or 0.0) for n, cost in enumerate(costs)])
+        return np.minimum(found, self.ceilings())
 
     def limits(self) -> Floats:
         """The worst feasible values [objectives] in the same units; infinity without a bound."""
         return np.array([self._unit(n, each.limit) for n, each in enumerate(self.objectives)])
+
+    def ceilings(self) -> Floats:
+        """What is lost [objectives] where all is lost: beyond it a drop is as bad as any."""
+        return np.array([self._ruined(n) for n in range(len(self.objectives))])
 
     def tables(
         self, weights: Sequence[float], generator: np.random.Generator | None = None
@@ -172,7 +176,8 @@ class Surrogate:
     def _fit(self, number: int, objective: Objective, table: Table) -> Process:
         told = self._archive.costs(objective)
         rows = list(told)
-        values = [self._unit(number, cost) for cost in told.values()]
+        worst = self._ruined(number)
+        values = [min(self._unit(number, cost), worst) for cost in told.values()]
         if objective.direction == "max":
             return self._fit_drop(table, rows, values)
         if objective.metric == "latency":
@@ -184,17 +189,11 @@ class Surrogate:
         return self._process(sizes or nothing, {}, rows, values, _SIZE_NOISE)
 
     def _fit_drop(self, table: Table, rows: Sequence[Codes], values: Sequence[float]) -> Process:
-        """The exponent by the evidence, the factor by least squares."""
-        best: Process | None = None
-        for exponent in EXPONENTS:
-            factor = scale(sums(bent(table.damage, exponent, 1.0), rows), np.array(values))
-            prior = bent(table.damage, exponent, factor)
-            doubt = bent(table.damage, exponent, _DOUBT)
-            made = self._process(prior, {}, rows, values, _DROP_NOISE, doubt)
-            if best is None or made.evidence > best.evidence:
-                best = made
-        assert best is not None
-        return best
+        def fit(prior: Entries, drops: Floats, doubt: Entries) -> Process:
+            return self._process(prior, {}, rows, drops.tolist(), _DROP_NOISE, doubt)
+
+        damage, worst = expected(self._choices, table.damage), float(np.min(self.ceilings()))
+        return drop_process(damage, rows, np.array(values), worst=worst, fit=fit)
 
     def _process(
         self,
@@ -234,16 +233,20 @@ class Surrogate:
         return given
 
     def _unit(self, number: int, cost: float) -> float:
-        """A cost as it is fitted: relative to the baseline's, or a compressed drop."""
+        """A cost as it is fitted: relative to the baseline's; of the accuracy what is lost."""
         base, objective = self._base[number], self.objectives[number]
         if objective.direction == "max":
-            return self._compressed(cost - base, objective, base)
+            return cost - base
         return cost / base - 1.0 if base else cost
 
-    def _compressed(self, drop: float, objective: Objective, base: float) -> float:
-        allowed = objective.limit - base
-        scale = max(2 * allowed, 0.01) if 0 < allowed < math.inf else _WHOLE_DROP
-        return drop if drop <= 0 else scale * math.log1p(drop / scale)
+    def _ruined(self, number: int) -> float:
+        objective, base = self.objectives[number], self._base[number]
+        if objective.direction != "max":
+            return math.inf
+        allowed, whole = objective.limit - base, abs(base) or 1.0
+        if not 0 < allowed < math.inf:
+            return _RUINED_FREE * whole
+        return max(_RUINED * allowed, _RUINED_SHARE * whole)
 
     def _works(self, rows: Sequence[Codes]) -> Floats:
         """By the failures among the nearest rows that were told."""

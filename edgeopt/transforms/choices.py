@@ -14,9 +14,12 @@ _FAST = SCHEMES[:2]
 _STAGE_NAMES = ("rewrite and fuse", "prune", "repair of what was pruned", "quantize", "repair")
 
 
-def on_off(name: str, family: str, actions: Sequence[Action]) -> Choice:
+def on_off(name: str, family: str, actions: Sequence[Action], *, mends: bool = False) -> Choice:
     """All the actions, or none."""
-    return Choice(name=name, family=family, labels=("off", "on"), alternatives=((), tuple(actions)))
+    alternatives = ((), tuple(actions))
+    return Choice(
+        name=name, family=family, labels=("off", "on"), alternatives=alternatives, mends=mends
+    )
 
 
 def grouped(family: str, actions: Sequence[Action]) -> list[Choice]:

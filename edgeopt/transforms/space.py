@@ -334,7 +334,7 @@ class GraphSpace:
             transform = transform_of(action.transform)[1]
             if repairs_float(transform) and getattr(transform, "costly", False) == costly:
                 by_name.setdefault(action.transform, []).append(action)
-        return [on_off(f"repair:{name}", "repair", found) for name, found in by_name.items()]
+        return [on_off(f"repair:{n}", "repair", found, mends=True) for n, found in by_name.items()]
 
     def _repairs(self) -> list[Choice]:
         """Each repair on or off: at all its sites on the graph with everything quantized.
