@@ -302,6 +302,26 @@ def test_values_known_from_another_graph_are_not_computed_again(store: ArtifactS
     assert new == sum(len(node.outputs) for node in behind)
 
 
+def test_what_a_graph_says_is_found_out_once(store: ArtifactStore) -> None:
+    """For a graph, its clones and nothing else: many cuts of one graph share one order."""
+    model = graphs.gemm_chain()
+    statistics = Statistics(Part(name="c", feeds=graphs.random_feeds(model, 3)), store)
+    graph = opened(model)
+    made: list[ir.Model] = []
+
+    def find(of: ir.Model, what: str = "order") -> int:
+        return statistics.once(of, what, lambda: made.append(of) or len(made))
+
+    assert [find(graph), find(graph.clone()), find(graph.clone())] == [1, 1, 1]
+    assert find(graph, "something else") == 2
+    changed = Editor(graph.clone())
+    last = [node for node in changed.graph if node.op_type == "Gemm"][-1]
+    doubled = changed.initializer("doubled", 2 * np.asarray(last.inputs[1].const_value))
+    changed.set_input(last, 1, doubled)
+    assert find(changed.model) == 3
+    assert find(graph) == 1
+
+
 def test_observations_outlive_the_process(store: ArtifactStore, tmp_path: Path) -> None:
     """Another run on the same data reads no sample; other data or a damaged file does."""
     model = graphs.conv_chain()
