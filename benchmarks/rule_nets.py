@@ -159,6 +159,9 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "transpose_into_product": _planes(_turned),
     "sum_to_product": _tokens(_weighted_sum),
     "average_to_conv": _planes(lambda n, x: n.pool(n.conv2d(x, (64, 40)), 2, 2, "AveragePool")),
+    "split_to_siblings": _planes(
+        lambda n, x: n.op("Mul", *_split(n, n.conv2d(x, (64, 128)), axis=1, sizes=(64, 64)))
+    ),
     "compose_conv1x1": _planes(lambda n, x: n.conv2d(x, (64, 64))),
 }
 """By the rule that it is for."""

@@ -4,10 +4,11 @@ Nothing here asks whether a rule's conditions hold: near misses are what finds a
 missing. An operator that is not in the table takes values of one shape and no attributes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from edgeopt.testing.rule_axes import concat, shaped, split, transpose
 from edgeopt.testing.rule_sketch import Made, Sketch, Undrawable
 from edgeopt.testing.rule_values import (
     Drawn,
@@ -153,6 +154,8 @@ def _planes(w: Walker, term: Term | None, hint: Shape) -> Made:
 def _window(w: Walker, spatial: int) -> dict[str, Attribute]:
     """Strides, pads and dilations, often those of a plain layer, or left out."""
     draw, found = w.draw, dict[str, Attribute]()
+    if draw.integer(0, 2) == 0:
+        return found
     if not w.sketch.often():
         found["strides"] = [draw.pick((1, 2, 2)) for _ in range(spatial)]
     if not w.sketch.often():
@@ -183,12 +186,19 @@ def _conv(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
         if not w.sketch.often():
             groups = (1, 2, 3, 4, 6, channels, channels)
             attributes["group"] = w.draw.pick([g for g in groups if channels % g == 0])
+        if op_type == "ConvTranspose" and w.draw.integer(0, 1):
+            attributes = dict[str, Attribute](strides=list(kernel))
         if w.draw.integer(0, 1):
             attributes["kernel_shape"] = list(kernel)
         w.alike[op_type] = kernel, attributes
     group = int(str(attributes.get("group", 1)))
     turned = op_type == "ConvTranspose"
     made = w.draw.pick((1, 1, 2, 3)) if group > 1 else w.draw.pick((1, 2, 4, channels))
+    if known is None and w.draw.integer(0, 5) == 0:
+        # Depthwise, one of each: the layer behind it is drawn anew.
+        group, made = channels, 1
+        attributes["group"] = group
+        w.alike.pop(op_type, None)
     outer = group * made
     if turned:
         attributes.pop("auto_pad", None)
@@ -210,6 +220,8 @@ def _pool(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     attributes = _window(w, spatial)
     # A window that is larger than what it slides over is an error that the runtime does not see.
     attributes["kernel_shape"] = [min(w.draw.pick((1, 2, 3, 5)), *x.shape[2:])] * spatial
+    if w.draw.integer(0, 2) == 0:
+        attributes["strides"] = attributes["kernel_shape"]
     if "dilations" in attributes and max(x.shape[2:]) < 2 * x.rank:
         attributes.pop("dilations")
     if op_type == "AveragePool":
@@ -234,7 +246,8 @@ def _batchnorm(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
 
 def _gemm(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     del op_type
-    x = w.some(call.inputs[0], (hint[0] if hint else 2, hint[-1] if hint else 3))
+    flat = (hint[0] if hint else 2, hint[-1] if hint else 3)
+    x = w.some(call.inputs[0], flat if isinstance(call.inputs[0], Tensor) else hint)
     if x.rank != 2:
         raise Undrawable("no matrix")
     attributes: dict[str, Attribute] = {}
@@ -297,87 +310,6 @@ def _along(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     return [x], attributes
 
 
-def _concat(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    first = w.some(call.inputs[0], hint if len(hint) > 1 else (2, 3))
-    axis = w.draw.pick((1, 1, 1, -1, 0, first.rank - 1))
-    inputs: list[Made | None] = [first]
-    for term in call.inputs[1:]:
-        shape = list(first.shape)
-        shape[axis] = w.draw.pick((1, 2, shape[axis]))
-        inputs.append(w.some(term, tuple(shape)))
-    return inputs, {"axis": axis}
-
-
-def _split(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    count, fresh = call.outputs, isinstance(call.inputs[0], Tensor)
-    axis = w.draw.pick((1, 1, 0, -1)) if len(hint) > 1 else 0
-    parts = [w.draw.integer(1, 3)] * count if w.draw.integer(0, 1) else []
-    parts = parts or [w.draw.integer(1, 3) for _ in range(count)]
-    shape = list(hint or (1,))
-    if fresh:
-        shape[axis] = sum(parts)
-    x = w.some(call.inputs[0], tuple(shape))
-    if x.shape[axis] != sum(parts):
-        parts = [x.shape[axis] // count] * count
-    attributes: dict[str, Attribute] = {"axis": axis} if axis or w.draw.integer(0, 1) else {}
-    sizes = w.const(call.inputs[1], lambda: w.sketch.integers(*parts)) if call.inputs[1:] else None
-    if sizes is None and w.sketch.opset >= 18:
-        attributes["num_outputs"] = count
-    return [x, sizes], attributes
-
-
-def _transpose(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    del op_type
-    x = w.some(call.inputs[0], hint)
-    order = list(range(x.rank))
-    left: list[int] = []
-    if x.rank == 6 and w.sketch.often():
-        left = list(w.draw.pick(((0, 3, 4, 1, 5, 2), (0, 1, 4, 2, 5, 3), (0, 3, 5, 1, 2, 4))))
-        order = []
-    while order:
-        left.append(order.pop(w.draw.integer(0, len(order) - 1)))
-    return [x], {"perm": left} if w.sketch.often() else {}
-
-
-def _shaped(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
-    """A value, and integers that say what shape, repetitions, padding or axes it gets."""
-    x = w.some(call.inputs[0], hint)
-    made = w.given(call.inputs[1], lambda: w.sketch.integers(*_numbers(w, op_type, x.shape)))
-    rest = [w.value(term, ()) for term in call.inputs[2:]]
-    return [x, made, *rest], {}
-
-
-def _numbers(w: Walker, op_type: str, shape: Shape) -> Sequence[int]:
-    rank = len(shape)
-    if op_type == "Reshape" and rank in (4, 6) and w.draw.integer(0, 1):
-        return _blocks(w, shape)
-    if op_type == "Reshape":
-        return w.draw.pick(((0, -1), (-1,), (1, *shape), shape, (*shape[:1], -1, 1)))
-    if op_type == "Expand":
-        return [w.draw.pick((1, 2, 3)) if size == 1 else size for size in shape]
-    if op_type == "Tile":
-        return [w.draw.pick((1, 1, 2)) for _ in shape]
-    if op_type == "Pad":
-        return [w.draw.pick((0, 0, 1)) for _ in range(2 * rank)]
-    if op_type == "Squeeze":
-        return [axis for axis, size in enumerate(shape) if size == 1][:1] or [0]
-    return [w.draw.integer(0, rank)]
-
-
-def _blocks(w: Walker, shape: Shape) -> Sequence[int]:
-    """Planes cut into squares of two by two, or put together from them."""
-    if len(shape) == 4:
-        n, c, h, v = shape
-        cut = [(n, c, h // 2, 2, v // 2, 2)]
-        if c % 4 == 0:
-            cut += [(n, 2, 2, c // 4, h, v), (n, c // 4, 2, 2, h, v)]
-        return w.draw.pick(cut)
-    n, a, b, c, d, e = shape
-    return w.draw.pick(((n, a, b * c, d * e), (n, a, b * c, d * e), (n, a * b * c, d, e)))
-
-
 def _resize(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     del op_type
     x = _planes(w, call.inputs[0], hint)
@@ -412,11 +344,11 @@ _TABLE: Mapping[str, Callable[[Walker, Call, str, Shape], Drawn]] = {
     **dict.fromkeys(("MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool"), _pool),
     **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceL2"), _reduce),
     **dict.fromkeys(("Softmax", "LogSoftmax", "ArgMax", "ArgMin", "Flatten"), _along),
-    **dict.fromkeys(("Reshape", "Expand", "Tile", "Pad", "Squeeze", "Unsqueeze"), _shaped),
+    **dict.fromkeys(("Reshape", "Expand", "Tile", "Pad", "Squeeze", "Unsqueeze"), shaped),
     **dict.fromkeys(("LeakyRelu", "Elu", "HardSigmoid", "Swish", "Celu"), sloped),
     "BatchNormalization": _batchnorm,
     "Clip": clip,
-    "Concat": _concat,
+    "Concat": concat,
     "Gather": gather,
     "Gemm": _gemm,
     "LRN": _lrn,
@@ -424,7 +356,7 @@ _TABLE: Mapping[str, Callable[[Walker, Call, str, Shape], Drawn]] = {
     "Pow": power,
     "Resize": _resize,
     "Slice": slices,
-    "Split": _split,
-    "Transpose": _transpose,
+    "Split": split,
+    "Transpose": transpose,
     "Where": where,
 }

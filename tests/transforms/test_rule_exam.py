@@ -62,9 +62,9 @@ def swapped(*, asked: bool) -> Rule:
 
 def test_a_missing_condition_is_found() -> None:
     """Without its condition a rule fails within few draws; with it, it passes the same ones."""
-    prove_rule(swapped(asked=True), draws=30)
+    prove_rule(swapped(asked=True), draws=40)
     with pytest.raises(ExamFailed, match="seed"):
-        prove_rule(swapped(asked=False), draws=30)
+        prove_rule(swapped(asked=False), draws=40)
 
 
 def test_a_wrong_weight_is_found() -> None:
