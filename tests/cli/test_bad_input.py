@@ -17,6 +17,12 @@ from tests.conftest import DIGITS
 RUN = ("--trials", "1", "--budget", "30s")
 
 
+@pytest.fixture
+def edgeopt(edgeopt_here):
+    """Messages are the same in this process; a full disk has one of its own."""
+    return edgeopt_here
+
+
 def _model(path: Path, nodes, *, opset=17) -> Path:
     given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 4])
     made = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 4])

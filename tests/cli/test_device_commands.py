@@ -19,6 +19,12 @@ Call = Callable[..., Any]
 
 
 @pytest.fixture
+def edgeopt(edgeopt_here: Call) -> Call:
+    """In this process; agents have processes of their own all the same."""
+    return edgeopt_here
+
+
+@pytest.fixture
 def device(edgeopt: Call, tmp_path: Path) -> Call:
     """`edgeopt device` of a user who has a home folder, a devices file, and an ssh host."""
     (tmp_path / ".ssh").mkdir()
