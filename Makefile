@@ -3,8 +3,6 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Rooms whose tests measure nothing may share the processors; the others need them alone.
-COMPUTING := $(addprefix tests/,boards core data envs estimate field gate graph report search store transforms zoo)
 DEMO_OUT ?= reports/demo
 DEMO_BUDGET ?= 5m
 # Runtimes and BLAS never guess their number of threads in tests: what they find differs by machine.
@@ -47,10 +45,13 @@ lab-openvino: ## fetch a runtime whose provider compiles, into a venv of its own
 lab-test: lab ## all lab tests, the slow ones too
 	$(BIN)/python -m pytest -m lab -rs
 
-test: check lab ## check, one fetched model, and all tests that need no fetching
+# Most tests may share the processors; those marked `alone` judge what they measured, and do not.
+# Files keep their order: the slow rooms come first, so that no worker is left over with one of them.
+test: setup ## check, one fetched model, and all tests that need no fetching
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target check lab
 	$(BIN)/python -m pytest -m zoo -k "ppocr-cls"
-	$(BIN)/python -m pytest -m "not zoo and not slow" -n 2 --dist loadfile $(COMPUTING)
-	$(BIN)/python -m pytest -m "not zoo and not slow" $(COMPUTING:%=--ignore=%)
+	$(BIN)/python -m pytest -m "not (zoo or slow or alone)" -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m "alone and not slow" --durations=10
 
 format: setup ## format and fix what can be fixed
 	$(BIN)/ruff format .

@@ -28,6 +28,12 @@ FLOOR = NoiseFloor(
 
 
 @pytest.fixture
+def edgeopt(edgeopt_here: Call) -> Call:
+    """In this process; agents have processes of their own all the same."""
+    return edgeopt_here
+
+
+@pytest.fixture
 def own(tmp_path: Path) -> dict[str, str]:
     """A user's cache, and an agent, of this test's own."""
     return {
@@ -37,6 +43,7 @@ def own(tmp_path: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.alone
 def test_a_calibrated_device_says_what_it_cannot_show(
     edgeopt: Call, tmp_path: Path, own: dict[str, str]
 ) -> None:

@@ -8,6 +8,12 @@ from edgeopt.testing import graphs
 
 
 @pytest.fixture
+def edgeopt(edgeopt_here):
+    """In this process; agents have processes of their own all the same."""
+    return edgeopt_here
+
+
+@pytest.fixture
 def model(tmp_path):
     return graphs.write(graphs.gemm_chain(), tmp_path, "small.onnx")
 
@@ -18,6 +24,7 @@ def apart(tmp_path):
     return {"TMPDIR": str(tmp_path), "EDGEOPT_CACHE": str(tmp_path / "cache")}
 
 
+@pytest.mark.alone
 def test_the_same_question_is_answered_from_the_workspace(edgeopt, model, apart):
     """With its age; `--fresh` measures again, another rate is another question."""
     words = ("measure", model, "--protocol", "quick", "--json")

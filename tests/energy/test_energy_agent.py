@@ -63,6 +63,7 @@ def test_joules_within_their_uncertainty(board: str, tmp_path: Path) -> None:
     assert times[0] < raw["blocks"][0]["busy"][0] < raw["blocks"][0]["busy"][1] < times[-1]
 
 
+@pytest.mark.alone
 def test_net_energy_of_a_load_that_follows_the_runs(tmp_path: Path) -> None:
     """Power rises while the agent's children compute: net is gross less what idle costs."""
     root = build("jetson-orin-nano", tmp_path / "root")
