@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeopt.api import frozen
+from edgeopt.api import dropped, frozen
 from edgeopt.api.reopen import Reopened, reopen
 from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core.data import Array, Feed
@@ -144,6 +144,7 @@ def _card(trial: Trial, again: Reopened) -> str:
         f"Measured on `{trial.device}` under the `{trial.protocol}` protocol by edgeopt.",
         f"Runtime: {trial.candidate.runtime.text}.",
         *frozen.said(trial.candidate.recipe),
+        *dropped.said(trial.candidate.recipe),
         "",
         "| metric | value | 95 % interval | note |",
         "|---|---|---|---|",

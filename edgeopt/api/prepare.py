@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgeopt.api import frozen
+from edgeopt.api import dropped, frozen
 from edgeopt.api.accuracy import Accuracy, PairedAccuracy
 from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.book import TrialBook
@@ -110,11 +110,13 @@ def prepared(
         progress=progress,
     )
     frozen.refuse_unfit(request.freeze, subject, request.shapes)
+    dropped.refuse_unfit(request.drop_outputs, subject)
     host_runtime = RuntimeSettings(threads=request.threads)
     accuracy = Accuracy(subject, host_runtime) if subject.data is not None else None
     if accuracy is not None:
         progress(f"checking the given model on {len(accuracy.data.search)} samples")
         accuracy.refuse_chance()
+        dropped.refuse_read(request.drop_outputs, accuracy)
     with contextlib.ExitStack() as stack:
         workspace = stack.enter_context(Workspace.open(request.store))
         boards = Boards(progress)
@@ -174,6 +176,7 @@ def _wired(
                 contrib=request.contrib,
                 freeze=frozen.shapes(request.freeze, subject.model),
                 values=frozen.values(request.freeze, subject.model),
+                drop_outputs=frozenset(request.drop_outputs),
                 distil_s=min(_DISTIL_SHARE * request.budget_s, _DISTIL_MOST_S),
             ),
             families=request.families,
@@ -321,6 +324,7 @@ def _study(
             "runtime": ",".join(runtimes[device.name].text for device in devices),
             **({"tuned": "runtime"} if request.tune else {}),
             **({"freeze": "\n".join(frozen.texts(request.freeze))} if request.freeze else {}),
+            **({"drop": "\n".join(request.drop_outputs)} if request.drop_outputs else {}),
             **({"rate": f"{request.rate_hz:g}/s"} if request.rate_hz else {}),
             "families": ",".join(request.families),
             "operators": "any" if request.contrib else "onnx",

@@ -41,6 +41,7 @@ class RunRequest:
         freeze: Input name to the only shape that the built models need to take (None: stays
             free); of an input that is one number, the value that it always has. Empty keeps
             what the given model takes.
+        drop_outputs: Names of outputs that the built models need not have.
         seed: Of data splitting and search.
         fresh: Forget earlier trials of the same study.
         out: Folder for the report; None is `reports/<study>`.
@@ -69,6 +70,7 @@ class RunRequest:
     freeze: Mapping[str, tuple[int | float | None, ...]] = field(
         default_factory=dict[str, tuple[int | float | None, ...]]
     )
+    drop_outputs: tuple[str, ...] = ()
     seed: int = 0
     fresh: bool = False
     out: Path | None = None
@@ -104,7 +106,8 @@ class RunRequest:
             raise UsageError("--budget must be more than nothing", hint="write --budget 20m")
         # In one order: the same question from the command line and from Python is one study.
         families = tuple(name for name in FAMILIES if name in self.families)
-        return replace(self, strategy=chosen, families=families)
+        dropped = tuple(sorted(set(self.drop_outputs)))
+        return replace(self, strategy=chosen, families=families, drop_outputs=dropped)
 
     def objectives_for(self, metric: str, baseline_accuracy: float | None) -> tuple[Objective, ...]:
         """The objectives with their bounds; the accuracy one under the metric's own name."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeopt.api import frozen
+from edgeopt.api import dropped, frozen
 from edgeopt.api.board_accuracy import BoardAccuracy
 from edgeopt.api.board_agreement import SAMPLES as COMPARED
 from edgeopt.api.device import Device, on_twin
@@ -276,6 +276,7 @@ def _remarks(request: RunRequest, ready: Ready) -> tuple[str, ...]:
     """What model, data and their scarcity leave open, one sentence each."""
     remarks = list(normalization_notes(ready.workshop.normalized))
     remarks += frozen.remarks(request.freeze, ready.subject.model)
+    remarks += dropped.remarks(request.drop_outputs)
     data, accuracy = ready.subject.data, ready.accuracy
     if data is None or accuracy is None:
         return (*remarks, "accuracy: no data was given, so only exact actions were searched")

@@ -40,6 +40,10 @@ def command(
         list[str] | None,
         typer.Option(help="x=1x3x48x192 or rate=16000: the shape or number it always has."),
     ] = None,
+    drop_output: Annotated[
+        list[str] | None,
+        typer.Option(help="aux: an output that you do not need; built models may lack it."),
+    ] = None,
     threads: Annotated[
         str, typer.Option(help="Of the runtime; `auto` searches threads, spinning, processors too.")
     ] = "1",
@@ -81,6 +85,7 @@ def command(
         max_size_bytes=None if max_size is None else parse_bytes(max_size),
         shapes=dict(shape_of(text) for text in shape or ()),
         freeze=parsed(freeze or ()),
+        drop_outputs=tuple(drop_output or ()),
         threads=1 if threads == "auto" else threads_of(threads),
         tune=threads == "auto",
         rate_hz=None if rate is None else parse_rate_hz(rate),

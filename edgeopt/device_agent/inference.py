@@ -113,7 +113,9 @@ def _array(name, output):
 
 
 def _require(names, state, reduce, groups, feeds):
-    unknown = sorted((set(state) | set(reduce)) - set(names))
+    # An output that is not sent need not be there: a candidate may have been made without it.
+    wanted = {name for name, what in reduce.items() if what != "drop"}
+    unknown = sorted((set(state) | wanted) - set(names))
     if unknown:
         text = "the model has no output %s" % unknown[0]
         raise JobError("bad_request", text, "outputs: " + ", ".join(names))

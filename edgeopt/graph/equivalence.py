@@ -8,7 +8,7 @@ operands of the first discrete operator are compared instead, and the output may
 they tie within twice their tolerance.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -96,32 +96,38 @@ class Reference:
             feeds=tuple(feeds), expected=off, jumps=jumps, outputs=outputs, tolerance=tolerance
         )
 
-    def compare(self, candidate: ir.Model) -> Difference:
+    def compare(self, candidate: ir.Model, *, without: Collection[str] = ()) -> Difference:
         """Run a candidate as it would be deployed (optimizations on) and compare.
+
+        Args:
+            candidate: The graph.
+            without: Outputs that it need not have.
 
         Raises:
             RuntimeFailure: The candidate does not load or run.
         """
         have = {value.name for value in candidate.graph.outputs}
-        missing = [name for name in self.outputs if name not in have]
+        missing = [name for name in self.outputs if name not in have and name not in without]
         if missing:
             return _unequal(missing[0], f"the output {missing[0]!r} is gone")
         made = {v.name for node in candidate.graph for v in node.outputs}
         known = made | {v.name for v in candidate.graph.inputs}
-        operands = [o for found in self.jumps.values() for jump in found for o in jump.operands]
-        names = [name for name in (*self.outputs, *operands) if name in known or name in have]
+        kept = [name for name in self.outputs if name in have]
+        jumps = [self.jumps[name] for name in self.jumps if name in kept]
+        operands = [o for found in jumps for jump in found for o in jump.operands]
+        names = [name for name in (*kept, *operands) if name in known or name in have]
         worst = Difference(ok=True, worst=0.0)
         found = observe(candidate, names, self.feeds, settings=_ON)
         for expected, values in zip(self.expected, found, strict=True):
-            found_now = self._compare(expected, _flat(values))
+            found_now = self._compare(expected, _flat(values), kept)
             worst = max((worst, found_now), key=lambda d: (not d.ok, d.worst))
             if not worst.ok:
                 break
         return worst
 
-    def _compare(self, expected: Values, found: Values) -> Difference:
+    def _compare(self, expected: Values, found: Values, kept: Collection[str]) -> Difference:
         results = [Difference(ok=True, worst=0.0)]
-        for name in (name for name in expected if name.split(_ITEM)[0] in self.outputs):
+        for name in (name for name in expected if name.split(_ITEM)[0] in kept):
             if name not in found:
                 return _unequal(name, f"{name!r} is missing from the candidate's outputs")
             jumps = self.jumps.get(name, ())

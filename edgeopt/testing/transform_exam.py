@@ -10,7 +10,7 @@ applied, so that the exams of other shelves go on from there.
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -143,13 +143,19 @@ def offer(
     contrib: bool = True,
     freeze: Mapping[str, tuple[int | None, ...]] | None = None,
     values: Mapping[str, int | float | bool] | None = None,
+    drop_outputs: Collection[str] = (),
 ) -> Offer:
     """What an ordinary processor with 8-bit kernels is offered."""
     profile = DeviceProfile(
         name="exam", title="exam", architecture="x86_64", quantization=QuantizationTypes()
     )
     return Offer(
-        profile=profile, data=data, contrib=contrib, freeze=freeze or {}, values=values or {}
+        profile=profile,
+        data=data,
+        contrib=contrib,
+        freeze=freeze or {},
+        values=values or {},
+        drop_outputs=frozenset(drop_outputs),
     )
 
 
@@ -184,8 +190,8 @@ def examine(
 
     At every site: the action reads back from its text; the listed graph is left alone; the graph
     changes and is valid; inputs and outputs keep names, types and shapes (with shapes to freeze,
-    free sizes may become fixed); the same again gives the same bytes; undo restores the bytes;
-    sites do not multiply.
+    free sizes may become fixed; an output to drop may go where it is the site); the same again
+    gives the same bytes; undo restores the bytes; sites do not multiply.
 
     Raises:
         ExamFailed: One of these does not hold; says at which site.
@@ -209,7 +215,9 @@ def examine(
             _check_count(transform, applied, len(sites), offered or offer())
         check(applied.graph)
         frozen = bool(offered is not None and offered.freeze)
-        _check_contract(graph, applied.graph, where, frozen=frozen)
+        unneeded = frozenset[str]() if offered is None else offered.drop_outputs
+        dropped = unneeded & {action.site}
+        _check_contract(graph, applied.graph, where, frozen=frozen, dropped=dropped)
         found.append(applied)
     return tuple(found)
 
@@ -234,7 +242,10 @@ def examine_exact(
     applied = examine(name, model, offered=offered)
     for one in applied:
         found = _outputs(to_bytes(one.graph), given)
-        _require_equal(expected, found, relative, f"{name} at {one.action.site!r}")
+        kept = [
+            {n: made[n] for n in made if n in f} for made, f in zip(expected, found, strict=True)
+        ]
+        _require_equal(kept, found, relative, f"{name} at {one.action.site!r}")
     return applied
 
 
@@ -244,8 +255,8 @@ def examine_golden(name: str, folder: Path) -> Mapping[str, str]:
     A `before.txt` has its `after.txt`: the graph with the rule done at every site. A
     `must_not_fire_*.txt` has notes `# site: ...` and `# reason: ...`: the rule lists no site in
     it, and refuses that one with that reason. Both may say what the user froze (`# freeze: x=1x3`
-    or `# values: k=2`), a refusal also the action's parameters as its text has them
-    (`# parameters: shape="1x3"`).
+    or `# values: k=2`) or drops (`# drop: aux`), a refusal also the action's parameters as its text
+    has them (`# parameters: shape="1x3"`).
 
     Raises:
         ExamFailed: The rule does not fire where it must, or fires where it must not.
@@ -281,7 +292,7 @@ def _offered(text: str) -> Offer:
         name, _, sizes = one.partition("=")
         freeze[name] = tuple(None if s == "?" else int(s) for s in sizes.split("x"))
     values = {name: json.loads(n) for name, _, n in (v.partition("=") for v in valued.split())}
-    return offer(freeze=freeze, values=values)
+    return offer(freeze=freeze, values=values, drop_outputs=notes.get("drop", "").split())
 
 
 def _frozen_feeds(model: onnx.ModelProto, offered: Offer) -> Sequence[Feed]:
@@ -358,12 +369,16 @@ def _check_count(transform: Transform, applied: Applied, before: int, offered: O
     _require(len(left) < before + _SITES_GROW_AT_MOST, text)
 
 
-def _check_contract(before: ir.Model, after: ir.Model, where: str, *, frozen: bool) -> None:
+def _check_contract(
+    before: ir.Model, after: ir.Model, where: str, *, frozen: bool, dropped: Collection[str]
+) -> None:
     def described(values: Sequence[ir.Value]) -> list[tuple[str | None, str, str]]:
         return [(value.name, str(value.dtype), str(value.shape)) for value in values]
 
     for kind in ("inputs", "outputs"):
         old, new = (list(getattr(graph.graph, kind)) for graph in (before, after))
+        kept = {value.name for value in new}
+        old = [v for v in old if kind == "inputs" or v.name in kept or v.name not in dropped]
         same = described(old) == described(new) or (frozen and _narrowed(old, new))
         text = f"{where} changed the {kind}: {described(old)} became {described(new)}"
         _require(same, text)

@@ -59,6 +59,7 @@ class Offer:
         freeze: Input name to the only shape that the built models need to take, None for what
             stays free; empty where the user allows no such thing.
         values: Input name to the only value that it ever has; as `freeze`.
+        drop_outputs: Names of outputs that the user does not need; empty where all stay.
         distil_s: What one training may take, in seconds of one core; 0 offers none.
     """
 
@@ -69,6 +70,7 @@ class Offer:
         default_factory=dict[str, tuple[int | None, ...]]
     )
     values: Mapping[str, int | float | bool] = field(default_factory=dict[str, int | float | bool])
+    drop_outputs: frozenset[str] = frozenset()
     distil_s: float = 0.0
 
 

@@ -72,6 +72,15 @@ def exact_prefix(actions: Iterable[Action]) -> tuple[Action, ...]:
     return tuple(action for action in actions if stage_of(action) == EXACT_STAGE)
 
 
+def dropped_outputs(actions: Iterable[Action]) -> frozenset[str]:
+    """Names of outputs that actions take out, as the user allowed."""
+    return frozenset(
+        action.site
+        for action in actions
+        if getattr(transform_of(action.transform)[1], "drops_output", False)
+    )
+
+
 def reached(recipe: Recipe) -> int:
     """The latest stage that a recipe has an action of."""
     return max((stage_of(action) for action in recipe.actions), default=EXACT_STAGE)

@@ -26,7 +26,7 @@ OTHERWISE = {
     "where_to_sum": "what is masked and not finite stays so",
 }
 """Rules that change what is not finite, with the reason: choices, never done without asking."""
-NEEDS_OFFER = {"freeze_shapes", "freeze_value"}
+NEEDS_OFFER = {"drop_output", "freeze_shapes", "freeze_value"}
 RULES = [
     (shelf, name)
     for shelf in ("rewrite", "fuse")
