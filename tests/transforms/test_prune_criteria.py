@@ -185,10 +185,11 @@ def test_one_pass_serves_all_groups(store: ArtifactStore) -> None:
 def test_moments_are_those_of_all_samples() -> None:
     """Sums over samples and places, products included; wide axes keep squares only."""
     draw = default_rng(0)
-    samples = [draw.normal(size=(2, 5, 3, 4)).astype(np.float32) for _ in range(3)]
+    samples = [draw.normal(size=(2, 5, 3, 4)).astype(np.float32) for _ in range(30)]
     found = Moments.empty(5, products=True)
     for sample in samples:
         found.add(sample, 1)
+    found.settle()
     rows = np.concatenate([np.moveaxis(s, 1, -1).reshape(-1, 5) for s in samples]).astype(float)
     assert found.count == len(rows)
     assert np.allclose(found.total, rows.sum(axis=0), atol=1e-4)

@@ -13,7 +13,10 @@ WIDEST = 1536
 """Channels of which all products are kept: 19 MB."""
 _ROWS = 2048
 """Places of one sample that are counted at most."""
-_KEPT_BYTES = 256_000_000
+_PENDING = 512
+"""Places of several small samples whose products are one: of wide axes adding costs more."""
+KEPT_BYTES = 256_000_000
+"""What all moments together may take."""
 Wanted = tuple[str, int]
 """A value's name and an axis of it."""
 
@@ -34,6 +37,9 @@ class Moments:
     total: Floats
     square: Floats
     products: Floats | None
+    _pending: list[npt.NDArray[np.float32]] = field(
+        default_factory=list[npt.NDArray[np.float32]], repr=False
+    )
 
     @staticmethod
     def empty(channels: int, *, products: bool) -> "Moments":
@@ -66,7 +72,16 @@ class Moments:
         self.total += some.sum(axis=0, dtype=np.float64)
         self.square += np.einsum("ij,ij->j", some, some, dtype=np.float64)
         if self.products is not None:
-            self.products += some.T @ some
+            self._pending.append(some)
+            if sum(len(each) for each in self._pending) >= _PENDING:
+                self.settle()
+
+    def settle(self) -> None:
+        """After the last sample: bring the products up to date."""
+        if self.products is not None and self._pending:
+            rows = self._pending[0] if len(self._pending) == 1 else np.concatenate(self._pending)
+            self.products += rows.T @ rows
+        self._pending.clear()
 
 
 @dataclass
@@ -98,7 +113,7 @@ class MomentStore:
         found = {(name, axis): self.held[keys[name], axis] for name, axis in known}
         for name, axis in known:
             self.held.move_to_end((keys[name], axis))
-        while len(self.held) > len(known) and self._bytes() > _KEPT_BYTES:
+        while len(self.held) > len(known) and self._bytes() > KEPT_BYTES:
             self.held.popitem(last=False)
         return {one: moments for one, moments in found.items() if moments.count}
 
@@ -125,6 +140,7 @@ class MomentStore:
         for name, axis in missing:
             none = Moments.empty(0, products=products)
             one = none if (name, axis) in ragged else seen.get((name, axis), none)
+            one.settle()
             self.held[keys[name], axis] = one
 
     def _serves(self, key: str, axis: int, products: bool) -> bool:

@@ -5,8 +5,9 @@ of them. Widths that are left are multiples of the device's channel block, strat
 `channels.groups`): one channel off a multiple of 16 more than doubled the time of a float
 convolution. `keep` is the number of units that are left, or `16/8` for several strata.
 
-Orders that data decides are an artifact: a replay uses the stored one. They are found out for all
-groups at once on the graph before its first cut, so that one pass over the samples serves them.
+Orders that data decides are an artifact: a replay uses the stored one. They are those of the graph
+before its first cut, whatever is cut first; each is found out when it is asked for, and one pass
+over the samples serves many of them.
 """
 
 import math
@@ -29,7 +30,8 @@ _KEY = "edgeopt.prune.orders"
 
 Orders = Mapping[str, Indices]
 Criterion = Callable[[ir.Model, Dependencies, Sequence[Group], Evidence], Orders]
-"""From groups to the units of each that it can rank, by name, first to go first."""
+"""From groups to the units of each that it can rank, by name, first to go first. It may answer
+later: the model does not change."""
 
 
 def every_group(group: Group) -> bool:
@@ -117,11 +119,15 @@ class ChannelRemoval:
             orders = evidence.once(
                 model,
                 f"orders by {self.name}",
-                lambda: self.criterion(model, found, found.groups, evidence),
+                lambda: self._of_all(model.clone(), evidence),
             )
             model.graph.meta[f"{_KEY}.{self.name}"] = orders
         order = orders.get(group.name)
         return (None, None) if order is None else (order, evidence.keep({_ORDER: order}))
+
+    def _of_all(self, model: ir.Model, evidence: Evidence) -> Orders:
+        found = Dependencies(model)
+        return self.criterion(model, found, found.groups, evidence)
 
 
 def kept_units(group: Group, order: Indices, left: Sequence[int]) -> Indices:

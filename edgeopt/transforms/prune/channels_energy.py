@@ -15,7 +15,7 @@ import onnx_ir as ir
 from edgeopt.transforms.base import Evidence
 from edgeopt.transforms.channels.groups import Dependencies, Group, Indices
 from edgeopt.transforms.prune._channels import ChannelRemoval, Orders, ascending
-from edgeopt.transforms.prune._readers import readers
+from edgeopt.transforms.prune._readers import OnDemand, Readers
 from edgeopt.transforms.prune.channels_greedy import is_narrow
 
 
@@ -23,15 +23,17 @@ def _orders(
     model: ir.Model, found: Dependencies, groups: Sequence[Group], evidence: Evidence
 ) -> Orders:
     del found
-    orders: dict[str, Indices] = {}
-    for group, listed in readers(model, groups, evidence, covariance=False):
+    seen = Readers(model, groups, evidence, covariance=False)
+
+    def rank(group: Group) -> Indices | None:
+        listed = seen.of(group)
         energy = np.zeros(group.width)
         for one in listed:
             each = one.square * one.norms
             np.add.at(energy, one.units, each / max(float(each.sum()), 1e-30))
-        if listed:
-            orders[group.name] = ascending(energy.tolist())
-    return orders
+        return ascending(energy.tolist()) if listed else None
+
+    return OnDemand(groups, rank)
 
 
 def _is_wide(group: Group) -> bool:

@@ -22,7 +22,7 @@ from edgeopt.transforms.calibration.moments import WIDEST
 from edgeopt.transforms.channels.groups import Dependencies, Group, Indices
 from edgeopt.transforms.prune._channels import ChannelRemoval, Orders
 from edgeopt.transforms.prune._elimination import Problem
-from edgeopt.transforms.prune._readers import Reader, readers
+from edgeopt.transforms.prune._readers import OnDemand, Reader, Readers
 
 _LEAST_SHARE = 0.2
 """Of the units the rest are ranked as they stand: no width below is offered."""
@@ -49,12 +49,13 @@ def _orders(
     model: ir.Model, found: Dependencies, groups: Sequence[Group], evidence: Evidence
 ) -> Orders:
     del found
-    orders: dict[str, Indices] = {}
-    for group, listed in readers(model, groups, evidence, covariance=True):
-        usable = [one for one in listed if one.covariance is not None]
-        if usable:
-            orders[group.name] = elimination(group.width, usable)
-    return orders
+    seen = Readers(model, groups, evidence, covariance=True)
+
+    def rank(group: Group) -> Indices | None:
+        usable = [one for one in seen.of(group) if one.covariance is not None]
+        return elimination(group.width, usable) if usable else None
+
+    return OnDemand(groups, rank)
 
 
 def is_narrow(group: Group) -> bool:
