@@ -2,14 +2,15 @@
 
     removed(model, found, group, kept)     the smaller net
     unread(model, found, group, kept)      the same net with zeros where those channels are read
-    difference(one, other, feeds)          how far apart the two are
+    difference(one, other, feeds)          how far apart their outputs are
+    apart_where_read(one, other, ...)      how far apart what the readers make is
 
 The second is made without any of the machinery of removal: only weights that read become zero, no
 shape changes. Outputs behind a discrete operator (ArgMax, a comparison) are compared by what it
 decides on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,10 @@ from edgeopt.transforms.channels.removal import remove
 
 TOLERANCE = 1e-5
 """Of the largest number: the same sums in another order."""
+Array = npt.NDArray[Any]
 _PLAIN = RuntimeSettings(optimization="off")
+_COPIED_BYTES = 64_000_000
+"""Weights of a larger net are handed to the runtime as they lie in memory."""
 
 
 def removed(model: ir.Model, name: str, kept: Indices) -> ir.Model | str:
@@ -73,24 +77,56 @@ def difference(
         settings: Off as well, where they are not given.
     """
     names = _compared(one)
-    worst = 0.0
-    pairs = zip(
-        observe(one, names, feeds, settings=_PLAIN),
-        observe(other, names, feeds, settings=settings),
-        strict=True,
-    )
-    for wanted, made in pairs:
-        for name in names:
-            wide = wanted[name].astype(np.float64)
-            finite = np.isfinite(wide)
-            if made[name].shape != wide.shape or not np.array_equal(
-                finite, np.isfinite(made[name])
-            ):
-                return np.inf
-            error = np.abs(wide - made[name], where=finite, out=np.zeros_like(wide))
-            size = float(np.abs(wide, where=finite, out=np.zeros_like(wide)).max(initial=0.0))
-            worst = max(worst, float(error.max(initial=0.0)) / max(size, 1.0))
-    return worst
+    pairs = _both(one, other, names, feeds, settings)
+    return max((_apart(a[name], b[name]) for a, b in pairs for name in names), default=0.0)
+
+
+def apart_where_read(one: ir.Model, other: ir.Model, name: str, feeds: Sequence[Feed]) -> float:
+    """The difference of what the layers make that read a group: nothing has amplified it yet.
+
+    Behind them both nets are the same.
+
+    Args:
+        one: The whole net.
+        other: The smaller one.
+        name: Of the group, in the whole net.
+        feeds: For both.
+
+    Returns:
+        Infinity where every such layer has lost channels of its own.
+    """
+    group = Dependencies(one).group(name)
+    assert group is not None, "the caller asked for a group"
+    names = list(dict.fromkeys(cut.node.outputs[0].name or "" for cut in group.readers))
+    found = [
+        _apart(a[each], b[each])
+        for a, b in _both(one, other, names, feeds, _PLAIN)
+        for each in names
+        if a[each].shape == b[each].shape
+    ]
+    return max(found, default=np.inf)
+
+
+def _both(
+    one: ir.Model,
+    other: ir.Model,
+    names: Sequence[str],
+    feeds: Sequence[Feed],
+    settings: RuntimeSettings,
+) -> Iterator[tuple[Mapping[str, Array], Mapping[str, Array]]]:
+    wanted = observe(one, names, feeds, settings=_PLAIN, limit_bytes=_COPIED_BYTES)
+    made = observe(other, names, feeds, settings=settings, limit_bytes=_COPIED_BYTES)
+    return zip(wanted, made, strict=True)
+
+
+def _apart(wanted: Array, made: Array) -> float:
+    wide = wanted.astype(np.float64)
+    finite = np.isfinite(wide)
+    if made.shape != wide.shape or not np.array_equal(finite, np.isfinite(made)):
+        return np.inf
+    error = np.abs(wide - made, where=finite, out=np.zeros_like(wide))
+    size = float(np.abs(wide, where=finite, out=np.zeros_like(wide)).max(initial=0.0))
+    return float(error.max(initial=0.0)) / max(size, 1.0)
 
 
 def some_units(group: Group, generator: np.random.Generator) -> Indices:
