@@ -36,10 +36,12 @@ from edgeopt.transforms.space import GraphSpace
 
 SENSITIVITY = "sensitivity"
 """Folder of the workspace for the damages of single decisions."""
+_SENSITIVITY_SHARE = 0.1
+"""Of a study's time: what finding damages may take."""
 FEEDS = 8
+"""Real inputs that the device rotates over while it measures."""
 _DISTIL_SHARE, _DISTIL_MOST_S = 0.1, 300.0
 """Of a study's time what one training may take; there are three of them at most."""
-"""Real inputs that the device rotates over while it measures."""
 
 Progress = Callable[[str], None]
 
@@ -225,7 +227,11 @@ def _wired(
             lane.offered = exchange.offered(lane.device)
             lane.reserve_s = CROSS_SHARE * request.budget_s
     estimators = {
-        name: GraphEstimator(space, folder=workspace.folder / SENSITIVITY)
+        name: GraphEstimator(
+            space,
+            folder=workspace.folder / SENSITIVITY,
+            patience_s=_SENSITIVITY_SHARE * request.budget_s,
+        )
         for name, space in spaces.items()
     }
     return Ready(

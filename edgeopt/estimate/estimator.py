@@ -5,7 +5,9 @@ damage is the sum of what each alternative does alone; once accuracies were meas
 that sum with a factor for each alternative, refitted as the prices are.
 """
 
-from collections.abc import Mapping, Sequence
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,11 +43,22 @@ class GraphEstimator:
     Args:
         space: Decodes and builds the recipes.
         folder: Where sensitivities are kept between runs; None keeps them in memory.
+        patience_s: Seconds after which damages are not measured any more but taken from like
+            alternatives: where a search is short, it is not to be spent on questions.
+        clock: Seconds.
     """
 
-    def __init__(self, space: GraphSpace, *, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        space: GraphSpace,
+        *,
+        folder: Path | None = None,
+        patience_s: float = math.inf,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._space = space
         self._folder = folder
+        self._patience_s, self._clock = patience_s, clock
         self._gain: Gain | None = None
         self._sensitivity: Sensitivity | None = None
         self._works: dict[str, Floats] = {}
@@ -89,9 +102,20 @@ class GraphEstimator:
     @property
     def damages(self) -> Floats:
         """What each alternative does alone, over everything exact: [alternatives], choice by
-        choice; 0 for the first of each, for exact ones and for repairs."""
+        choice; 0 for the first of each, for exact ones and for repairs.
+
+        The first alternatives of all choices are measured first, families in turn, so that the
+        rest can be taken from like ones."""
         if self._alone is None:
-            self._alone = np.array([self._damage(i, k) for i, k in self._alternatives()])
+            until = self._clock() + self._patience_s
+            places = self._alternatives()
+            families = [choice.family for choice in self._space.choices]
+            turn = [families[:i].count(family) for i, family in enumerate(families)]
+            found: dict[tuple[int, int], float] = {}
+            for i, k in sorted(places, key=lambda place: (place[1], turn[place[0]])):
+                if self._is_silent(i, k) or self._clock() < until:
+                    found[i, k] = self._damage(i, k)
+            self._alone = np.array([like(place, found, families) for place in places])
             self.sensitivity.save()
             self.sensitivity.forget_activations()
         return self._alone
@@ -128,9 +152,12 @@ class GraphEstimator:
     def _alternatives(self) -> list[tuple[int, int]]:
         return [(i, k) for i, choice in enumerate(self._space.choices) for k in range(len(choice))]
 
+    def _is_silent(self, index: int, alternative: int) -> bool:
+        return alternative == 0 or self._space.choices[index].family in EXACT | _SILENT
+
     def _damage(self, index: int, alternative: int) -> float:
         choice = self._space.choices[index]
-        if alternative == 0 or choice.family in EXACT | _SILENT:
+        if self._is_silent(index, alternative):
             return 0.0
         decision = "\n".join(action.text for action in choice.alternatives[alternative])
         found = self.sensitivity.known(decision)
@@ -192,6 +219,27 @@ class GraphEstimator:
                 row = self.damages * self._switched(trial.candidate.recipe)
                 self._drops.append((row, self._accuracy - accuracy))
                 self._drop_fit = None
+
+
+def like(
+    place: tuple[int, int], found: Mapping[tuple[int, int], float], families: Sequence[str]
+) -> float:
+    """The damage of an alternative: its own where it was measured, else from like ones.
+
+    Those of the same choice, the worst of them; else the median of what is as far down the list
+    in the same family; else of the family; else as loud as the signal.
+    """
+    if place in found:
+        return found[place]
+    index, alternative = place
+    if alternative == 0:
+        return 0.0
+    own = [damage for (i, k), damage in found.items() if i == index and k]
+    if own:
+        return max(own)
+    kin = {p: d for p, d in found.items() if p[1] and families[p[0]] == families[index]}
+    same = [damage for (_, k), damage in kin.items() if k == alternative]
+    return float(np.median(same or [*kin.values()])) if kin else 1.0
 
 
 def ratio_of(trial: Trial) -> float | None:

@@ -46,6 +46,20 @@ def scheme_of(action: Action) -> str:
     return str(getattr(transform, "scheme", SCHEMES[0]))
 
 
+def in_order(actions: Sequence[Action], exact: Sequence[Action]) -> list[Action]:
+    """Exact ones as they were found to apply; of the others those first that hold a value.
+
+    A value that is held before any channel goes has the mean that it has in the given model: one
+    pass over the samples serves all candidates, and what computed it is cut no more.
+    """
+    place = {action: index for index, action in enumerate(exact)}
+
+    def holds(action: Action) -> bool:
+        return bool(getattr(transform_of(action.transform)[1], "holds", False))
+
+    return sorted(actions, key=lambda action: (place.get(action, len(place)), not holds(action)))
+
+
 def needed(actions: Sequence[Action]) -> list[Action]:
     """Actions without those that only prepare for a scheme (`prepares`) that nothing else has.
 

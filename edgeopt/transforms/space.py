@@ -30,6 +30,7 @@ from edgeopt.transforms.choices import (
     decision,
     for_speed,
     grouped,
+    in_order,
     label,
     needed,
     on_off,
@@ -159,9 +160,8 @@ class GraphSpace:
             for choice, code in zip(self.choices, codes, strict=True)
             for action in choice.alternatives[code]
         ]
-        order = {action: index for index, action in enumerate(self._fixpoint.actions)}
-        chosen.sort(key=lambda action: order.get(action, len(order)))
-        return self._build(self.workshop.recipe(needed(chosen)), lenient=True).recipe
+        chosen = in_order(needed(chosen), self._fixpoint.actions)
+        return self._build(self.workshop.recipe(chosen), lenient=True).recipe
 
     def legal(self, recipe: Recipe) -> tuple[Action, ...]:
         """Single-site actions that apply to the graph of a recipe, in stage and graph order.

@@ -11,7 +11,7 @@ from edgeopt.core.measurement import Measurement, Value
 from edgeopt.core.objective import Objective
 from edgeopt.core.samples import Samples
 from edgeopt.core.trial import Trial
-from edgeopt.estimate.estimator import GraphEstimator
+from edgeopt.estimate.estimator import GraphEstimator, like
 from edgeopt.graph.read import read_model
 from edgeopt.plugins import STRATEGIES
 from edgeopt.store.artifacts import ArtifactStore
@@ -148,3 +148,38 @@ def test_strategies_search_a_real_space_with_it(space: GraphSpace, name: str):
         seen += [candidate.recipe.digest for candidate in asked]
         strategy.tell([_trial(4 * turn + i + 1, c.recipe, 0.8, 0.88) for i, c in enumerate(asked)])
     assert len(set(seen)) == len(seen)
+
+
+def test_who_has_no_patience_takes_damages_from_like_alternatives(space: GraphSpace):
+    """What is silent stays so, what was measured is kept, and nothing is missing."""
+    ticks = iter(range(10_000))
+    hasty = GraphEstimator(space, patience_s=3.0, clock=lambda: float(next(ticks)))
+    found, true = hasty.damages, GraphEstimator(space).damages
+    assert found.shape == true.shape
+    places = [(c.family, k) for c in space.choices for k in range(len(c))]
+    silent = np.array([k == 0 or f in {"rewrite", "fuse", "repair"} for f, k in places])
+    assert not found[silent].any()
+    assert np.isfinite(found).all()
+    own = [text for c in space.choices for each in c.alternatives[1:] for text in _known(each)]
+    measured = [text for text in own if hasty.sensitivity.known(text) is not None]
+    assert 0 < len(measured) < len(own)
+    assert np.count_nonzero(found == true) > np.count_nonzero(true == 0)
+
+
+def _known(actions) -> list[str]:
+    inexact = [a for a in actions if a.transform in {"static_qdq", "channels_greedy"}]
+    return ["\n".join(action.text for action in actions)] if inexact else []
+
+
+def test_like_alternatives():
+    """The worst of the same choice, else the usual one so far down in the family, else loud."""
+    families = ["prune", "prune", "quantize", "prune"]
+    found = {(0, 1): 0.1, (0, 2): 0.3, (1, 1): 0.2, (3, 1): 0.6}
+    assert like((0, 3), found, families) == 0.3
+    assert like((1, 1), found, families) == 0.2
+    del found[1, 1]
+    assert like((1, 1), found, families) == pytest.approx(0.35)
+    assert like((1, 2), found, families) == 0.3
+    assert like((1, 5), found, families) == 0.3
+    assert like((2, 1), found, families) == 1.0
+    assert like((2, 0), found, families) == 0.0

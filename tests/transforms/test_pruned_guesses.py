@@ -11,6 +11,7 @@ from edgeopt.store.artifacts import ArtifactStore
 from edgeopt.testing import graphs
 from edgeopt.testing.quantize_exam import evidence_of
 from edgeopt.testing.transform_exam import offer
+from edgeopt.transforms.choices import in_order
 from edgeopt.transforms.guesses import HALF_WIDTH, NARROW, first_guesses
 from edgeopt.transforms.repair._torch import is_installed
 from edgeopt.transforms.replay import ActionRejected, Workshop
@@ -91,3 +92,12 @@ def test_a_trained_net_is_also_tried_in_integers(workshop: Workshop) -> None:
     assert rounded[: len(trained)] == trained
     assert trained[-1].transform == "distil"
     assert "static_qdq" in {action.transform for action in rounded[len(trained) :]}
+
+
+def test_values_are_held_before_channels_go() -> None:
+    """Their means are then those of the given model, and one pass over samples serves all."""
+    cut, gate = Action.of("channels_greedy", "a", keep=1), Action.of("static_gate", "b")
+    branch, quantized = Action.of("hold_branch", "c"), Action.of("static_qdq", "d")
+    exact = [Action.of("hardswish", "y"), Action.of("fold_add", "x")]
+    made = in_order([cut, gate, quantized, branch, *reversed(exact)], exact)
+    assert made == [*exact, gate, branch, cut, quantized]

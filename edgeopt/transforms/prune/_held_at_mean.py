@@ -48,6 +48,7 @@ class HeldAtMean(Generic[Found]):
         match: Where a value is used; a rejection where it must stay.
         hold: Puts the mean [width] there.
         unknown: The refusal where no sample shows the value.
+        holds: Sorts it before channels: its mean is then one that every candidate shares.
     """
 
     name: str
@@ -58,6 +59,7 @@ class HeldAtMean(Generic[Found]):
     version: int = 1
     needs_data: bool = True
     whole_model: bool = False
+    holds: bool = True
 
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action a value, by its name."""
