@@ -25,11 +25,32 @@ def parents(model: ir.Model) -> dict[ir.Graph, ir.Graph]:
 def bodies_of(graph: ir.Graph) -> Iterator[ir.Graph]:
     """Bodies of the nodes of one graph, without those inside them."""
     for node in graph:
-        for attribute in node.attributes.values():
-            if attribute.type is ir.AttributeType.GRAPH and not attribute.is_ref():
-                yield attribute.as_graph()
-            elif attribute.type is ir.AttributeType.GRAPHS and not attribute.is_ref():
-                yield from attribute.as_graphs()
+        yield from bodies_in(node)
+
+
+def bodies_in(node: ir.Node) -> Iterator[ir.Graph]:
+    """Bodies of one node, without those inside them."""
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH and not attribute.is_ref():
+            yield attribute.as_graph()
+        elif attribute.type is ir.AttributeType.GRAPHS and not attribute.is_ref():
+            yield from attribute.as_graphs()
+
+
+def inner_nodes(node: ir.Node) -> Iterator[ir.Node]:
+    """Nodes of the bodies of a node, those of bodies inside them included."""
+    for body in bodies_in(node):
+        yield from ir.traversal.RecursiveGraphIterator(body)
+
+
+def captured(node: ir.Node) -> Iterator[ir.Value]:
+    """Values of graphs around a node that its bodies read; one that is read twice comes twice."""
+    inside = list(inner_nodes(node))
+    graphs = {each.graph for each in inside}
+    for each in inside:
+        for value in each.inputs:
+            if value is not None and owner(value) not in graphs:
+                yield value
 
 
 def view(model: ir.Model, body: ir.Graph) -> ir.Model:
@@ -75,14 +96,31 @@ def out_of_sight(model: ir.Model) -> str | None:
     """
     around = parents(model)
     for graph in (model.graph, *around) if around else ():
-        for value in graph.outputs:
-            if owner(value) is not graph:
-                return value.name
+        value = foreign(graph)
         for node in graph:
-            for value in node.inputs:
-                held = None if value is None else owner(value)
-                if value is not None and (held is None or not sees(graph, held, around)):
-                    return value.name
+            value = value or unseen(node, graph, around)
+        if value is not None:
+            return value.name
+    return None
+
+
+def foreign(graph: ir.Graph) -> ir.Value | None:
+    """An output of a graph that another graph makes."""
+    return next((value for value in graph.outputs if owner(value) is not graph), None)
+
+
+def unseen(node: ir.Node, graph: ir.Graph, around: Mapping[ir.Graph, ir.Graph]) -> ir.Value | None:
+    """A value that a node of a graph reads and does not see.
+
+    Args:
+        node: Of `graph`.
+        graph: Of a model.
+        around: The model's `parents`.
+    """
+    for value in node.inputs:
+        held = None if value is None else owner(value)
+        if value is not None and (held is None or not sees(graph, held, around)):
+            return value
     return None
 
 

@@ -7,14 +7,17 @@ keeps the value's name (`replace_value`), and new values are named after the rul
 that they serve, never after a counter.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from edgeopt.graph.bodies import parents, sees, view
+from edgeopt.graph.bodies import captured, inner_nodes, sees, view
+from edgeopt.graph.places import Places
+
+_GRAPHS = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
 
 
 class Editor:
@@ -28,7 +31,7 @@ class Editor:
         self.model = model
         self._undo: list[Callable[[], None]] = []
         self._whole: Editor = self
-        self._around: dict[ir.Graph, ir.Graph] | None = None
+        self._own_places = Places(model)
 
     @property
     def graph(self) -> ir.Graph:
@@ -36,11 +39,18 @@ class Editor:
         return self.model.graph
 
     @property
-    def bodies(self) -> dict[ir.Graph, ir.Graph]:
-        """The `parents` of the model's bodies as they were first asked for: edits make none."""
-        if self._around is None:
-            self._around = parents(self.model)
-        return self._around
+    def places(self) -> Places:
+        """What lies where in the whole model, as it is now."""
+        return self._whole._own_places
+
+    @property
+    def bodies(self) -> Mapping[ir.Graph, ir.Graph]:
+        """The `parents` of the whole model's bodies, as it is now."""
+        return self.places.around
+
+    def producer(self, name: str) -> ir.Node | None:
+        """The node of this graph that makes the value of that name."""
+        return self.places.producer(name, self.graph)
 
     def inside(self, body: ir.Graph) -> "Editor":
         """An editor of a body of the same model; `undo` takes back the edits of both."""
@@ -66,7 +76,7 @@ class Editor:
             raise ValueError(f"{before.name!r} is in no graph")
         for node in nodes:
             graph.insert_before(before, node)
-            self._undo.append(lambda node=node, graph=graph: graph.remove(node, safe=True))
+            self._attached(node, graph)
 
     def insert_after(self, nodes: Iterable[ir.Node], *, after: ir.Node) -> None:
         """Insert new nodes, in order, directly after a node of the same graph."""
@@ -75,7 +85,7 @@ class Editor:
             raise ValueError(f"{after.name!r} is in no graph")
         for node in nodes:
             graph.insert_after(after, node)
-            self._undo.append(lambda node=node, graph=graph: graph.remove(node, safe=True))
+            self._attached(node, graph)
             after = node
 
     def append(self, nodes: Iterable[ir.Node]) -> None:
@@ -83,10 +93,20 @@ class Editor:
         graph = self.graph
         for node in nodes:
             graph.append(node)
-            self._undo.append(lambda node=node: graph.remove(node, safe=True))
+            self._attached(node, graph)
+
+    def _attached(self, node: ir.Node, graph: ir.Graph) -> None:
+        places = self.places
+        places.attached(node)
+
+        def restore() -> None:
+            graph.remove(node, safe=True)
+            places.detached(node)
+
+        self._undo.append(restore)
 
     def remove(self, node: ir.Node) -> None:
-        """Remove a node whose outputs nobody uses.
+        """Remove a node whose outputs nobody uses; its bodies no longer use anything either.
 
         Raises:
             ValueError: An output is still used, or is a graph output.
@@ -94,29 +114,40 @@ class Editor:
         graph = node.graph
         if graph is None:
             raise ValueError(f"{node.name!r} is in no graph")
-        inputs = tuple(node.inputs)
-        follower = _follower(graph, node)
+        readers = [node, *inner_nodes(node)]
+        inputs = [tuple(reader.inputs) for reader in readers]
+        follower, places = _follower(graph, node), self.places
         graph.remove(node, safe=True)
+        for inner in readers[1:]:
+            _read(inner, [None] * len(inner.inputs))
+        places.detached(node)
 
         def restore() -> None:
             if follower is None:
                 graph.append(node)
             else:
                 graph.insert_before(follower, node)
-            for index, value in enumerate(inputs):
-                node.replace_input_with(index, value)
+            for reader, values in zip(readers, inputs, strict=True):
+                _read(reader, values)
+            places.attached(node)
 
         self._undo.append(restore)
 
     def set_input(self, node: ir.Node, index: int, value: ir.Value | None) -> None:
         """Let one input of a node read another value; grows the inputs where needed."""
-        size = len(node.inputs)
+        size, places = len(node.inputs), self.places
         if index >= size:
             node.resize_inputs(index + 1)
             self._undo.append(lambda: node.resize_inputs(size))
         old = node.inputs[index]
         node.replace_input_with(index, value)
-        self._undo.append(lambda: node.replace_input_with(index, old))
+        places.rewired(node)
+
+        def restore() -> None:
+            node.replace_input_with(index, old)
+            places.rewired(node)
+
+        self._undo.append(restore)
 
     def set_attribute(self, node: ir.Node, name: str, value: Any) -> None:
         """Set an attribute (a Python value or an `ir.Attr`), or delete it with None."""
@@ -131,10 +162,17 @@ class Editor:
             )
             node.attributes[name] = made  # pyright: ignore[reportArgumentType]
 
+        places = self.places
+        holds = _GRAPHS & {each.type for each in (*before, *node.attributes.values())}
+        if holds:
+            places.forget()
+
         # Their order is part of the bytes: all are put back.
         def restore() -> None:
             node.attributes.clear()
             node.attributes.update({each.name: each for each in before})
+            if holds:
+                places.forget()
 
         self._undo.append(restore)
 
@@ -151,23 +189,26 @@ class Editor:
         The old value gets the name `<name>__replaced` and no users. Shape and type of `old` are
         taken over where `new` has none, and always for a graph output: it is a contract.
         """
-        name, old_new_name = old.name, new.name
-        outputs = self._owner(old).outputs
+        name, old_new_name, places = old.name, new.name, self.places
+        graph = self._owner(old)
+        outputs = graph.outputs
         was_output = [i for i, output in enumerate(outputs) if output is old]
         self.replace_uses(old, new)
-        old.name = f"{name}__replaced"
-        new.name = name
+        _rename(old, f"{name}__replaced", places)
+        _rename(new, name, places)
         shape, dtype = new.shape, new.type
         new.shape = old.shape if was_output or new.shape is None else new.shape
         new.type = old.type if was_output or new.type is None else new.type
         for index in was_output:
             outputs[index] = new
+        places.returns(graph)
 
         def restore() -> None:
             for index in was_output:
                 outputs[index] = old
-            new.name = old_new_name
-            old.name = name
+            places.returns(graph)
+            _rename(new, old_new_name, places)
+            _rename(old, name, places)
             new.shape, new.type = shape, dtype
 
         self._undo.append(restore)
@@ -207,7 +248,7 @@ class Editor:
             if _equal(held, array):
                 return held
             raise ValueError(f"an initializer {name!r} with another value is there already")
-        around = self._whole.bodies
+        around = self.bodies
         while elsewhere := [g for g in (self._whole.graph, *around) if name in g.initializers]:
             same = next((g for g in elsewhere if _equal(g.initializers[name], array)), None)
             if same is not None:
@@ -271,11 +312,11 @@ class Editor:
 
     def replace_model(self, model: ir.Model) -> None:
         """Put a whole other model in (the result of a tool that works on files)."""
-        old, around = self.model, self._around
-        self.model, self._around = model, None
+        old, places = self.model, self._own_places
+        self.model, self._own_places = model, Places(model)
 
         def restore() -> None:
-            self.model, self._around = old, around
+            self.model, self._own_places = old, places
 
         self._undo.append(restore)
 
@@ -287,7 +328,7 @@ class Editor:
             node = waiting.pop()
             if node.graph is None or any(_used(output) for output in node.outputs):
                 continue
-            inputs = [value for value in node.inputs if value is not None]
+            inputs = [value for value in (*node.inputs, *captured(node)) if value is not None]
             self.remove(node)
             waiting += [p for value in inputs if (p := value.producer()) is not None]
             read |= dict.fromkeys(inputs)
@@ -348,11 +389,25 @@ def _equal(value: ir.Value, array: npt.NDArray[Any] | ir.TensorProtocol) -> bool
     return found.dtype == other.dtype and np.array_equal(found, other)
 
 
+def _read(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
+    for index, value in enumerate(values):
+        node.replace_input_with(index, value)
+
+
+def _rename(value: ir.Value, name: str | None, places: Places) -> None:
+    old, value.name = value.name, name
+    places.renamed(value, old)
+
+
 def _used(value: ir.Value) -> bool:
     return bool(value.uses()) or value.is_graph_output()
 
 
 def _follower(graph: Any, node: ir.Node) -> ir.Node | None:
+    # The library's own list knows it; nothing public asks for it without walking there.
+    boxes = getattr(getattr(graph, "_nodes", None), "_value_ids_to_boxes", None)
+    if boxes is not None:
+        return boxes[id(node)].next.value
     following = iter(graph)
     for candidate in following:
         if candidate is node:

@@ -9,14 +9,14 @@ static quantization, pruning and repair act on the main graph alone.
 
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
 from edgeopt.errors import EdgeOptError, PluginFaultWarning
-from edgeopt.graph.bodies import maker, out_of_sight, parents, view
+from edgeopt.graph.bodies import parents, view
 from edgeopt.graph.editor import Editor
 from edgeopt.transforms.base import Evidence, Offer, Rejection, ShelfName, Transform
 
@@ -34,9 +34,22 @@ def enters(family: ShelfName, transform: Transform) -> bool:
 
 
 def sites_of(
-    family: ShelfName, transform: Transform, model: ir.Model, offer: Offer
+    family: ShelfName,
+    transform: Transform,
+    model: ir.Model,
+    offer: Offer,
+    *,
+    bodies: Iterable[ir.Graph] | None = None,
 ) -> Iterator[Action]:
     """Every action of a transform on the main graph, then on the bodies that it may enter.
+
+    Args:
+        family: The transform's shelf.
+        transform: Which.
+        model: The whole model.
+        offer: Decides which sites exist.
+        bodies: Of the model, outer ones first, where they are known: looking for them takes as
+            long as many transforms do.
 
     Warns:
         PluginFaultWarning: The transform failed on this model, and has no more sites on it.
@@ -44,7 +57,7 @@ def sites_of(
     try:
         yield from transform.sites(model, offer)
         if enters(family, transform):
-            for body in parents(model):
+            for body in parents(model) if bodies is None else bodies:
                 yield from transform.sites(view(model, body), offer)
     except EdgeOptError:
         raise
@@ -88,12 +101,12 @@ def _applied(
 ) -> Action | Rejection:
     if not editor.bodies:
         return transform.apply(editor, action, evidence)
-    found = maker(editor.model, action.site) if enters(family, transform) else None
+    found = editor.places.maker(action.site) if enters(family, transform) else None
     inner = editor if found is None else editor.inside(found)
     made = transform.apply(inner, action, evidence)
     if isinstance(made, Rejection):
         return made
-    lost = out_of_sight(editor.model)
+    lost = editor.places.out_of_sight()
     if lost is not None:
         return Rejection(reason=f"it would carry {lost!r} across the border of a body")
     return made

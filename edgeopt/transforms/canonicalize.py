@@ -148,5 +148,5 @@ def _listed(
     for name in phase:
         family, transform = transform_of(name)
         if family in families:
-            found += sites_of(family, transform, editor.model, offer)
+            found += sites_of(family, transform, editor.model, offer, bodies=editor.bodies)
     return found

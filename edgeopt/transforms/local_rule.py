@@ -57,7 +57,7 @@ class LocalRule(Generic[Match]):
         del evidence
         if opset_of(editor.model) < self.opset:
             return Rejection(reason=f"{self.name} writes operators of opset {self.opset}")
-        node = producer_of(editor.model, action.site)
+        node = editor.producer(action.site)
         if node is None:
             return Rejection(reason=f"no node computes {action.site!r}")
         found = self._found(node)

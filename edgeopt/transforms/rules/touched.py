@@ -5,6 +5,7 @@ from typing import Any
 
 import onnx_ir as ir
 
+from edgeopt.graph.bodies import captured
 from edgeopt.graph.editor import Editor
 
 
@@ -50,6 +51,7 @@ class Recorder(Editor):
     def remove(self, node: ir.Node) -> None:
         """As `Editor.remove`."""
         self._touch(node)
+        self.touched |= dict.fromkeys(captured(node))
         super().remove(node)
 
     def set_input(self, node: ir.Node, index: int, value: ir.Value | None) -> None:

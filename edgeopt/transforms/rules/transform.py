@@ -13,7 +13,7 @@ import onnx_ir as ir
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor
 from edgeopt.transforms.base import Evidence, Offer, Rejection
-from edgeopt.transforms.local_rule import opset_of, producer_of, refuse
+from edgeopt.transforms.local_rule import opset_of, refuse
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.matching import Match, Search, matches, root_types
 from edgeopt.transforms.rules.sizes import Refused
@@ -53,7 +53,7 @@ class RuleTransform:
         version = opset_of(editor.model)
         if version < self.rule.opset:
             return Rejection(reason=f"{self.rule.name} writes operators of opset {self.rule.opset}")
-        node = producer_of(editor.model, action.site)
+        node = editor.producer(action.site)
         if node is None:
             return Rejection(reason=f"no node computes {action.site!r}")
         search = Search(self.rule, node, version)
