@@ -1,30 +1,18 @@
 """Several devices in one run, as a user gives them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from edgeopt.api.fleet import Meeting
-from tests.conftest import DIGITS
+from tests.conftest import DIGITS, called
 
+pytestmark = pytest.mark.alone
 RUN = ["run", str(DIGITS / "digits.onnx"), "--data", str(DIGITS / "digits.npz"), "--json"]
-RUN += ["--trials", "4", "--budget", "100s", "--max-drop", "3pt", "--strategy", "random"]
-RUN += ["--objectives", "latency,accuracy,size", "--out", "report"]
+RUN += ["--trials", "3", "--budget", "100s", "--max-drop", "3pt", "--strategy", "random"]
+RUN += ["--objectives", "latency,accuracy", "--out", "report"]
 DEVICES = '[devices.one]\nkind = "local"\n[devices.two]\nkind = "local"\n'
-
-
-def _edgeopt(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "edgeopt", *arguments],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=570,
-    )
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +20,9 @@ def fleet(tmp_path_factory) -> tuple[Path, dict, str]:
     """One run on two devices, which share a board here."""
     folder = tmp_path_factory.mktemp("fleet")
     (folder / "edgeopt-devices.toml").write_text(DEVICES)
-    done = _edgeopt(folder, *RUN, "--device", "one,two")
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout), done.stderr
+    done = called(*RUN, "--device", "one,two", cwd=folder)
+    assert done.code == 0, done.err
+    return folder, json.loads(done.out), done.err
 
 
 def test_every_device_has_its_baseline_and_front(fleet):
@@ -59,9 +47,9 @@ def test_candidates_are_measured_on_both(fleet):
 def test_a_device_that_cannot_be_opened_stops_before_anything_is_measured(fleet):
     """Exit code 3 or 2, and the name of the one at fault."""
     folder, _, _ = fleet
-    done = _edgeopt(folder, *RUN, "--device", "one,nowhere.invalid")
-    assert done.returncode == 3, done.stderr
-    assert "nowhere.invalid" in done.stderr
+    done = called(*RUN, "--device", "one,nowhere.invalid", cwd=folder)
+    assert done.code == 3, done.err
+    assert "nowhere.invalid" in done.err
 
 
 def test_a_meeting_ends_when_all_came_or_one_gave_up():

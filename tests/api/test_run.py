@@ -14,11 +14,14 @@ import numpy as np
 import onnx
 import pytest
 
-import edgeopt
-from tests.conftest import DIGITS
+import edgeopt as package
+from edgeopt.api.run import RunResult
+from tests.conftest import DIGITS, called
 
+pytestmark = pytest.mark.alone
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "digits.npz"
-RUN = ["run", str(MODEL), "--data", str(DATA), "--trials", "16", "--max-drop", "3pt", "--json"]
+# Fourteen hold the given model, our first guesses, and all that a user would try.
+RUN = ["run", str(MODEL), "--data", str(DATA), "--trials", "14", "--max-drop", "3pt", "--json"]
 RUN += ["--objectives", "latency,accuracy,size", "--out", "report"]
 
 
@@ -26,16 +29,15 @@ RUN += ["--objectives", "latency,accuracy,size", "--out", "report"]
 def study(tmp_path_factory) -> tuple[Path, dict]:
     """One finished run, shared by the tests of this file."""
     folder = tmp_path_factory.mktemp("study")
-    done = subprocess.run(
-        [sys.executable, "-m", "edgeopt", *RUN],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=570,
-    )
-    assert done.returncode == 0, done.stderr
-    return folder, json.loads(done.stdout)
+    done = called(*RUN, cwd=folder)
+    assert done.code == 0, done.err
+    return folder, json.loads(done.out)
+
+
+@pytest.fixture
+def edgeopt(edgeopt_here):
+    """In this process: what reads a study needs none of its own."""
+    return edgeopt_here
 
 
 def _front(document):
@@ -87,7 +89,7 @@ def test_report_files_are_there(study):
     assert written["fronts"] == document["fronts"]
 
 
-def test_the_same_command_measures_nothing_again(study, edgeopt):
+def test_the_same_command_measures_nothing_again(study):
     """Every trial is in the store; the second run only reports.
 
     Measurements that are invalid are no knowledge: those, and what follows from them, are made
@@ -96,7 +98,7 @@ def test_the_same_command_measures_nothing_again(study, edgeopt):
     folder, _ = study
     document, before = _latest(folder), _numbers(folder)
     unknown = _invalid(folder)
-    done = edgeopt(*RUN, cwd=folder)
+    done = called(*RUN, cwd=folder)
     assert done.code == 0, done.err
     after = _numbers(folder)
     assert set(before) <= set(after)
@@ -208,17 +210,40 @@ def _without_layers(document):
     ]
 
 
-def test_a_model_without_data_gets_exact_actions_only(tmp_path, monkeypatch):
-    """From Python, without data: no accuracy, no quantization, and it says what is not known."""
-    monkeypatch.chdir(tmp_path)
-    lines: list[str] = []
-    result = edgeopt.run(MODEL, trials=4, budget="3m", progress=lines.append)
+@pytest.fixture(scope="module")
+def without_data(tmp_path_factory) -> tuple[Path, RunResult, list[str]]:
+    """A run from Python, without data; its folder, result and lines."""
+    folder, lines = tmp_path_factory.mktemp("exact"), []
+    with pytest.MonkeyPatch.context() as process:
+        process.chdir(folder)
+        objectives = ("latency", "accuracy")
+        found = package.run(
+            MODEL, trials=4, budget="3m", objectives=objectives, progress=lines.append
+        )
+    return folder, found, lines
+
+
+def test_a_model_without_data_gets_exact_actions_only(without_data):
+    """No accuracy, no quantization, and it says what is not known."""
+    _, result, lines = without_data
     assert len(lines) >= 4
     assert result.front["local"]
     for candidate in result.document["candidates"]["local"]:
         assert "accuracy" not in candidate["metrics"]
         assert not any("static_qdq" in line for line in candidate["recipe"])
     assert any("no data" in sentence for sentence in result.document["unknown"]["local"])
+
+
+def test_a_plan_forgets_no_trial(without_data, edgeopt):
+    """Also where it is a plan to begin anew; from the command line it is the same study."""
+    folder, result, _ = without_data
+    before = _trials(folder, "true")
+    assert before
+    words = ("--trials", "4", "--objectives", "latency,accuracy", "--dry-run", "--fresh", "--json")
+    done = edgeopt("run", MODEL, *words, cwd=folder)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["study"] == result.document["study"]["id"]
+    assert _trials(folder, "true") == before
 
 
 def _numbers(folder: Path) -> list[tuple[int, str, str]]:
@@ -236,32 +261,46 @@ def _trials(folder: Path, which: str) -> list[tuple[int, str, str]]:
         ).fetchall()
 
 
+def _count(folder: Path) -> int:
+    """Trials so far, of a run that may just be making its store."""
+    try:
+        return len(_trials(folder, "true"))
+    except (StopIteration, sqlite3.OperationalError):
+        return 0
+
+
 def test_killed_at_any_moment_it_goes_on(tmp_path):
-    """kill -9 at random moments, then the same command: nothing twice, nothing lost."""
-    command = [sys.executable, "-m", "edgeopt", "run", str(MODEL), "--data", str(DATA)]
-    command += ["--trials", "8", "--strategy", "random", "--json"]
+    """kill -9 before the first trial, after it, in the search; then the same command.
+
+    Nothing is measured twice, nothing is lost. Each moment is a random one after a trial.
+    """
+    command = ["run", MODEL, "--data", DATA, "--trials", "5", "--strategy", "random", "--json"]
+    command += ["--objectives", "latency,accuracy"]
     moments = random.Random(7)
     seen: set[tuple[int, str, str]] = set()
-    for _ in range(4):
+    for wanted in (0, 1, 3):
         process = subprocess.Popen(
-            command,
+            [sys.executable, "-m", "edgeopt", *map(str, command)],
             cwd=tmp_path,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        time.sleep(moments.uniform(2.0, 14.0))
+        while process.poll() is None and _count(tmp_path) < wanted:
+            time.sleep(0.1)
+        time.sleep(moments.uniform(0.5, 4.0))
         process.send_signal(signal.SIGKILL)
         process.wait()
-        if list((tmp_path / ".edgeopt").glob("*.sqlite*")):
+        if _count(tmp_path):
             held = set(_numbers(tmp_path))
             assert seen <= held
             seen = held
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert _count(tmp_path) >= 3
+    done = called(*command, cwd=tmp_path)
+    assert done.code == 0, done.err
     rows = _numbers(tmp_path)
     assert seen <= set(rows)
     assert max(Counter((key, protocol) for _, key, protocol in rows).values()) == 1
-    document = json.loads(done.stdout)
+    document = json.loads(done.out)
     held = {f"c{number}" for number, _, _ in rows}
     assert {member["id"] for member in _front(document)} <= held
