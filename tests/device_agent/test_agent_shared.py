@@ -98,9 +98,9 @@ def test_what_does_not_measure_does_not_wait(
 
 
 def test_signs_of_life(agent: Callable[..., Pipe], job: dict[str, Any]) -> None:
-    """A job of twelve seconds shows at least one beat."""
+    """A job of more than six seconds shows at least one beat."""
     pipe = agent()
-    assert pipe.ask("1", "bench", **{**job, "min_seconds": 3.0})["ok"]
+    assert pipe.ask("1", "bench", **{**job, "min_seconds": 1.5})["ok"]
     assert pipe.beats >= 1
 
 

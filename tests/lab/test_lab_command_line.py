@@ -22,6 +22,12 @@ Edgeopt = Callable[..., Finished]
 
 
 @pytest.fixture
+def edgeopt(edgeopt_here: Edgeopt) -> Edgeopt:
+    """In this process; ssh and the board's agents have their own."""
+    return edgeopt_here
+
+
+@pytest.fixture
 def home(network: Network, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache of edgeopt's own: what one test learned of a board another does not know."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(network.folder / "cache"))

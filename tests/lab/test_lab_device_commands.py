@@ -16,6 +16,12 @@ pytestmark = pytest.mark.lab
 Call = Callable[..., Any]
 
 
+@pytest.fixture
+def edgeopt(edgeopt_here: Call) -> Call:
+    """In this process; ssh and the board's agents have their own."""
+    return edgeopt_here
+
+
 def checked(edgeopt: Call, *names: str, **environment: str) -> list[dict[str, Any]]:
     """The document of a check, device by device."""
     done = edgeopt("device", "check", *names, "--json", **environment)
