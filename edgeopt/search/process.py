@@ -47,7 +47,7 @@ class Columns:
     def __init__(self, choices: Sequence[Choice], pairs: Sequence[tuple[int, int]]) -> None:
         self.places = tuple((i, k) for i, c in enumerate(choices) for k in range(1, len(c)))
         self.pairs = tuple(pairs)
-        kinds = [(choices[i].family, k) for i, k in self.places]
+        kinds = [kind_of(choices[i], k) for i, k in self.places]
         self.kinds = tuple(dict.fromkeys(kinds))
         member = [[float(kind == one) for one in self.kinds] for kind in kinds]
         self._member = np.array(member, dtype=np.float64).reshape(len(kinds), len(self.kinds))
@@ -70,6 +70,15 @@ class Columns:
     def shared(self, kinds: Floats) -> Floats:
         """What the weights of the kinds give to each place [places]."""
         return np.asarray(self._member @ (kinds * self._share), dtype=np.float64)
+
+
+def kind_of(choice: Choice, code: int) -> tuple[str, str]:
+    """What an alternative is believed to have in common with those of other choices.
+
+    The family and the method; widths, which are labelled by numbers, have their place in the list.
+    """
+    method = choice.labels[code].partition(",")[0]
+    return choice.family, str(code) if method.partition("/")[0].isdecimal() else method
 
 
 def as_array(rows: Sequence[Codes]) -> npt.NDArray[np.int64]:

@@ -6,7 +6,7 @@ import pytest
 from edgeopt.core.action import Action, Choice
 from edgeopt.search.codes import mended
 from edgeopt.search.drops import drop_process, expected
-from edgeopt.search.process import Columns, Prior, Process
+from edgeopt.search.process import Columns, Prior, Process, kind_of
 
 WORST, ALLOWED = 0.05, 0.01
 
@@ -96,3 +96,15 @@ def test_what_repairs_pruning_goes_with_it_and_with_nothing_else():
     assert mended(choices, (2, 0)) == (2, 1)
     assert mended(choices, (0, 1)) == (0, 0)
     assert mended(choices, (0, 0)) == (0, 0)
+
+
+def test_what_alternatives_of_different_choices_have_in_common():
+    """The method where it has a name, the place in the list where it is a width."""
+    gate = Choice(name="g", family="prune", labels=("off", "static_gate"), alternatives=((), ()))
+    made = [kind_of(_prune("a", 3), code) for code in (1, 2, 3)]
+    assert made == [("prune", "1"), ("prune", "2"), ("prune", "3")]
+    assert kind_of(gate, 1) == ("prune", "static_gate")
+    schemes = ("off", "static_qdq,uint8,per_channel,int8", "dynamic_matmul,int8")
+    some = Choice(name="q", family="quantize", labels=schemes, alternatives=((),) * 3)
+    assert kind_of(some, 1) == ("quantize", "static_qdq")
+    assert kind_of(some, 2) == ("quantize", "dynamic_matmul")
