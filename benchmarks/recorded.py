@@ -122,6 +122,7 @@ class Recording:
                     ),
                 ),
                 joint=one["joint"],
+                mends=one["name"] == "repair:least_squares",
             )
             for one in self.known["choices"]
         )
