@@ -19,6 +19,7 @@ from edgeopt.api.device import Device, on_twin
 from edgeopt.api.fleet import Meeting, run_lanes
 from edgeopt.api.layers import LayerReader, layer_folder
 from edgeopt.api.prepare import Ready, prepared, sample_feeds, searched
+from edgeopt.api.prunable import nothing_to_prune
 from edgeopt.api.report import complete, keep_context, now, read_layers, versions
 from edgeopt.api.request import RunRequest
 from edgeopt.api.scarce import cross_fitted
@@ -238,6 +239,12 @@ def _finish(
         report=str(folder / "report.html"),
         interrupted=interrupted,
         unknown=(*_remarks(request, ready), *_of_devices(ready, failed)),
+        unpruned=nothing_to_prune(
+            ready.workshop.normalized,
+            (choice for space in ready.spaces.values() for choice in space.choices),
+            families=request.families,
+            data=accuracy is not None,
+        ),
     )
     trials = ready.book.trials()
     keep_context(workspace, study, context)

@@ -21,6 +21,7 @@ from edgeopt.report.devices import about, environments
 from edgeopt.report.picks import Pick, picks, verdict
 from edgeopt.report.points import Point, Setting, identity, point
 from edgeopt.report.progress import progress
+from edgeopt.report.pruned import pruned
 from edgeopt.report.quality import quality
 from edgeopt.report.words import quantity
 
@@ -55,6 +56,7 @@ class ReportContext:
         layer_tables: Digest of a built file to its layers.
         layers_absent: Why a table that should be there is not.
         rivals: Other searches of the same question, by name.
+        unpruned: Why the search was offered nothing to prune; empty where it was.
         store: Where the study is kept, where a command has to name it; else empty.
     """
 
@@ -81,6 +83,7 @@ class ReportContext:
     layer_tables: Mapping[str, LayerTable] = field(default_factory=dict[str, LayerTable])
     layers_absent: str = layers.UNBUILT
     store: str = ""
+    unpruned: str = ""
     rivals: Mapping[str, tuple[Trial, ...]] = field(default_factory=dict[str, tuple[Trial, ...]])
 
     def on(self, device: str) -> "ReportContext":
@@ -96,7 +99,7 @@ def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> d
     """Everything a report says, as a JSON object with a `schema_version`."""
     devices = {name: _device(name, study, trials, context.on(name)) for name in study.devices}
     shown = _add_layers(devices, trials, context)
-    return {
+    made: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "created": context.created,
         "interrupted": context.interrupted,
@@ -128,6 +131,8 @@ def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> d
         "report": context.report,
         "reproduce": _reproduce(study, trials, context),
     }
+    told = {n: pruned(made, n, trials, nothing=context.unpruned) for n in study.devices}
+    return {**made, "pruned": told}
 
 
 def tabled(study: Study, trials: Sequence[Trial], context: ReportContext) -> list[Trial]:

@@ -28,7 +28,12 @@ _FIRST = (
     *("load", "first_run", "build", "engine_size"),
 )
 _OPEN = ("latency", "size", "accuracy", "agreement", "energy", "peak_memory")
-_LISTS = (("in_vain", "Tried in vain"), ("unknown", "Not known"), ("checked", "Checked"))
+_LISTS = (
+    ("pruned", "Pruning"),
+    ("in_vain", "Tried in vain"),
+    ("unknown", "Not known"),
+    ("checked", "Checked"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +112,7 @@ def _device(document: Document, device: str) -> list[_Block]:
         _Block(
             rank=4,
             title=f"what is known and not of {device}",
-            lines=folded("Tried in vain, not known, checked", lists),
+            lines=folded("Pruning, tried in vain, not known, checked", lists),
         ),
         _Block(
             rank=8,

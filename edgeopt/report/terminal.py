@@ -68,7 +68,12 @@ def _device(document: Document, device: str, width: int) -> list[Block]:
     grown = document["progress"][device]
     if grown is not None and grown["text"]:
         blocks.append((4, wrapped("beside", grown["text"], 2, width)))
-    for title, limit, rank in (("in_vain", 3, 5), ("unknown", 3, 4), ("checked", 2, 6)):
+    for title, limit, rank in (
+        ("pruned", 1, 5),
+        ("in_vain", 3, 5),
+        ("unknown", 3, 4),
+        ("checked", 2, 6),
+    ):
         lines = listed(title.replace("_", " "), document[title][device], limit, width)
         blocks.append((rank, lines))
     blocks.append((1, listed("nearest", verdict["nearest"], 2, width)))
