@@ -47,7 +47,6 @@ from edgeopt.transforms.channels.groups import Dependencies, Group
 
 ZOO = Path.home() / ".cache" / "edgeopt" / "zoo"
 _OPSET = 21
-_REASONS = 6
 _QUOTED = re.compile(r" '[^']*'")
 
 
@@ -62,14 +61,26 @@ class Tally:
     wrong: list[str] = field(default_factory=list[str])
     refused: Counter[str] = field(default_factory=Counter[str])
 
+    def add(self, other: "Tally") -> None:
+        """Count the groups of another graph too."""
+        self.tried += other.tried
+        self.impossible += other.impossible
+        self.noisy += other.noisy
+        self.worst = max(self.worst, other.worst)
+        self.wrong += other.wrong
+        self.refused += other.refused
+
 
 def main() -> None:
     """Zoo, structures, random graphs."""
     arguments = _arguments()
-    wrong = 0
+    wrong, models = 0, Tally()
     for path in sorted(ZOO.glob("*.onnx")):
         if not arguments.models or path.stem in arguments.models:
-            wrong += _report(path.stem, _zoo(path, arguments.seed, arguments.groups))
+            tally = _zoo(path, arguments.seed, arguments.groups)
+            models.add(tally)
+            wrong += _report(path.stem, tally)
+    _report("all models", models)
     if not arguments.models:
         for name, net in NETS.items():
             model = net()
@@ -161,12 +172,8 @@ def _random(draws: int, seed: int) -> Tally:
     while total.tried < draws:
         model = network(random.Random(number))
         one = _every_group(opened(model), random_feeds(model, 1, seed=number), number)
-        total.tried += one.tried
-        total.impossible += one.impossible
-        total.noisy += one.noisy
-        total.worst = max(total.worst, one.worst)
-        total.wrong += [f"graph {number}, {text}" for text in one.wrong]
-        total.refused += one.refused
+        one.wrong = [f"graph {number}, {text}" for text in one.wrong]
+        total.add(one)
         number += 1
     return total
 
@@ -179,7 +186,7 @@ def _report(name: str, tally: Tally) -> int:
         f"{sum(tally.refused.values())} layers in no group, {tally.impossible} cuts impossible",
         flush=True,
     )
-    for reason, count in tally.refused.most_common(_REASONS):
+    for reason, count in tally.refused.most_common():
         print(f"    {count:5} {reason}")
     for text in tally.wrong:
         print(f"    WRONG {text}")

@@ -9,9 +9,17 @@ from onnx import helper
 from edgeopt.graph.check import check
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.write import to_bytes
+from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder, random_feeds
 from edgeopt.testing.prunable import NETS
-from edgeopt.testing.prune_groups import TOLERANCE, difference, removed, some_units, unread
+from edgeopt.testing.prune_groups import (
+    TOLERANCE,
+    apart_where_read,
+    difference,
+    removed,
+    some_units,
+    unread,
+)
 from edgeopt.testing.transform_exam import opened
 from edgeopt.transforms.channels.groups import Dependencies
 from edgeopt.transforms.channels.removal import remove
@@ -94,6 +102,17 @@ def test_the_oracle_sees_a_wrong_channel() -> None:
     assert difference(unread(graph, "a", np.arange(7)), smaller, feeds) > 100 * TOLERANCE
 
 
+def test_where_channels_are_read_nothing_is_amplified_yet() -> None:
+    """The readers make the same, with the right units; with others they don't."""
+    model = NETS["plain"]()
+    graph, feeds = opened(model), random_feeds(model, 1)
+    zeroed = unread(graph, "a", np.arange(7))
+    for kept, right in ((np.arange(7), True), (np.arange(1, 8), False)):
+        smaller = removed(graph, "a", kept)
+        assert isinstance(smaller, ir.Model)
+        assert (apart_where_read(zeroed, smaller, "a", feeds) <= TOLERANCE) is right
+
+
 def test_halves_of_a_split_are_strata() -> None:
     """The half that is part of a residual and the other half are kept apart."""
     assert _groups(NETS["c2f"]())["cv1"] == (8, 8)
@@ -134,6 +153,14 @@ def test_what_is_not_proven_is_refused(case: str, reason: str) -> None:
     model = _refused(case)
     assert "a" not in _groups(model)
     assert reason in _why(model, "a")
+
+
+def test_layers_in_bodies_say_so() -> None:
+    """Only the main graph is followed, and what is elsewhere is counted."""
+    found = Dependencies(opened(graphs.if_model()))
+    assert not found.groups
+    assert {one.name for one in found.refused} == {"then.mm", "else.mm"}
+    assert "in a body of If 'chosen', and only the main graph is" in found.why_none("then.mm")
 
 
 def _refused(case: str) -> onnx.ModelProto:

@@ -23,6 +23,8 @@ from edgeopt.transforms.channels.walk import Source, Walk
 Indices = npt.NDArray[np.int64]
 _READS_NOTHING = "no layer reads them"
 _ONE_UNIT = "all of them are tied into one"
+_WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"})
+_GRAPH = ir.AttributeType.GRAPH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +90,7 @@ class Dependencies:
         walk = Walk(model.graph, RULES)
         walk.run()
         self._walk = walk
+        self._graph = model.graph
         self._unit = components(walk.atoms, walk.ties)
         self._stays = np.zeros(walk.atoms, np.bool_)
         for one in walk.frozen:
@@ -121,11 +124,12 @@ class Dependencies:
     def refused(self) -> tuple[Refused, ...]:
         """Layers that are in no group, in graph order."""
         held = {source.value for group in self.groups for source in group.sources}
-        return tuple(
+        outside = [
             Refused(name=source.value.name or "", reason=self._reason(source))
             for source in self._walk.sources
             if source.value not in held
-        )
+        ]
+        return (*outside, *_inside(self._graph))
 
     def why_none(self, name: str) -> str:
         """Why no channels can be removed at a site that is no group's."""
@@ -221,6 +225,23 @@ class Dependencies:
             if roots & set(self._unit[one.atoms].tolist()):
                 return one.reason
         return _ONE_UNIT
+
+
+def _inside(graph: ir.Graph) -> Iterator[Refused]:
+    """Layers with weights in the bodies of If, Loop and Scan."""
+    for owner in graph:
+        bodies = [a.as_graph() for a in owner.attributes.values() if a.type is _GRAPH]
+        reason = f"they are in a body of {owner.op_type} {owner.outputs[0].name!r}"
+        for node in (node for body in bodies for node in body.all_nodes()):
+            if node.op_type in _WEIGHTED and any(map(_is_constant, node.inputs)):
+                yield Refused(
+                    name=node.outputs[0].name or "",
+                    reason=f"{reason}, and only the main graph is followed",
+                )
+
+
+def _is_constant(value: ir.Value | None) -> bool:
+    return value is not None and ir.convenience.get_const_tensor(value) is not None
 
 
 def _holds(cut: Cut, unit_of: Labels) -> bool:
