@@ -30,24 +30,24 @@ def settle_branches(graph: ir.Model) -> int:
     Returns:
         How many Ifs are gone.
     """
-    settled = 0
+    count = 0
     while any(node.op_type == "If" for node in graph.graph.all_nodes()):
         _fold_dimensions(graph)
         while fold_constants(graph):
             pass
-        known = next(_settled(graph), None)
+        known = next(settled(graph), None)
         if known is None:
             break
         while known is not None:
-            _take(*known)
-            settled += 1
-            known = next(_settled(graph), None)
+            take(*known)
+            count += 1
+            known = next(settled(graph), None)
         drop_identities(graph)
         drop_unused(graph)
-    return settled
+    return count
 
 
-def _settled(graph: ir.Model) -> Iterator[tuple[ir.Node, ir.Graph, ir.Graph]]:
+def settled(graph: ir.Model) -> Iterator[tuple[ir.Node, ir.Graph, ir.Graph]]:
     """Ifs with a constant condition: the branch taken, and the other."""
     for node in graph.graph.all_nodes():
         if node.op_type != "If" or node.domain or node.inputs[0] is None:
@@ -59,7 +59,7 @@ def _settled(graph: ir.Model) -> Iterator[tuple[ir.Node, ir.Graph, ir.Graph]]:
             yield node, taken, other
 
 
-def _take(node: ir.Node, taken: ir.Graph, other: ir.Graph) -> None:
+def take(node: ir.Node, taken: ir.Graph, other: ir.Graph) -> None:
     """Move the nodes of a branch before the If, and let them make its outputs."""
     around = node.graph
     assert isinstance(around, ir.Graph), "it was found in a graph"
@@ -71,13 +71,20 @@ def _take(node: ir.Node, taken: ir.Graph, other: ir.Graph) -> None:
     taken.remove(moved)
     around.insert_before(node, moved)
     for output, result in zip(node.outputs, results, strict=True):
-        _hand_over(node, output, result, own=result.producer() in moved)
+        hand_over(node, output, result, own=result.producer() in moved)
     around.remove(node, safe=True)
-    _forget(other)
+    forget(other)
 
 
-def _hand_over(node: ir.Node, output: ir.Value, result: ir.Value, *, own: bool) -> None:
-    """Let `result` be read for an output of the If; a graph output keeps its name and type."""
+def hand_over(node: ir.Node, output: ir.Value, result: ir.Value, *, own: bool) -> None:
+    """Let `result` be read for an output of a node; a graph output keeps its name and type.
+
+    Args:
+        node: In its graph; what is needed besides comes before it.
+        output: Of the node.
+        result: What takes its place.
+        own: Whether the graph of the node makes the result, for nobody else yet.
+    """
     around = node.graph
     assert isinstance(around, ir.Graph), "the caller knows it"
     if output.is_graph_output():
@@ -96,8 +103,8 @@ def _hand_over(node: ir.Node, output: ir.Value, result: ir.Value, *, own: bool) 
         user.replace_input_with(index, result)
 
 
-def _forget(branch: ir.Graph) -> None:
-    """Let a branch that is gone no longer count as a reader of values around it."""
+def forget(branch: ir.Graph) -> None:
+    """Let a body that is gone no longer count as a reader of values around it."""
     branch.outputs.clear()
     for node in list(ir.traversal.RecursiveGraphIterator(branch)):
         for index in range(len(node.inputs)):
