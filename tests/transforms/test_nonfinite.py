@@ -20,6 +20,7 @@ OTHERWISE = {
     "blocks_to_groups": "an infinity no longer meets the zeros beside the blocks",
     "depthwise_into_dense": "an infinity of one channel meets the weights of all",
     "dense_groups": "an infinity meets the zeros beside the blocks",
+    "drop_zero_channels": "an infinity no longer meets weights that are zero",
     "enlarge_kernel": "an infinity meets the zeros around the kernel",
     "pad_channels": "an infinity meets weights that are zero",
     "space_to_depth_stem": "an infinity meets weights that are zero",
