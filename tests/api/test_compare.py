@@ -2,8 +2,6 @@
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from edgeopt.graph.read import read_model
 from edgeopt.graph.write import write_model
 from edgeopt.report.layers import rows
 from edgeopt.testing import graphs
+from tests.conftest import called_here
 
 FOLD = (Action.of("fold_batchnorm", "bn1"), Action.of("fold_batchnorm", "bn2"))
 
@@ -174,14 +173,13 @@ def test_out_of_time_says_how_to_get_the_rest(place: Path, tmp_path: Path) -> No
 
 def test_the_command_prints_text_and_json(place: Path) -> None:
     """Results on stdout, messages on stderr."""
-    line = [sys.executable, "-m", "edgeopt", "compare", "given", "c1", "--store", "store"]
-    text = subprocess.run(line, cwd=place, capture_output=True, text=True, check=True, timeout=300)
-    assert "fold_batchnorm" in text.stdout
-    assert "reading the layers" in text.stderr
-    made = subprocess.run(
-        [*line, "--json"], cwd=place, capture_output=True, text=True, check=True, timeout=300
-    )
-    assert json.loads(made.stdout)["counts"]["gone"] == 2
+    line = ["compare", "given", "c1", "--store", "store"]
+    text = called_here(*line, cwd=place)
+    assert text.code == 0
+    assert "fold_batchnorm" in text.out
+    assert "reading the layers" in text.err
+    made = called_here(*line, "--json", cwd=place)
+    assert json.loads(made.out)["counts"]["gone"] == 2
 
 
 def test_without_the_model_a_report_says_why_it_has_no_layers(place: Path, tmp_path: Path) -> None:

@@ -154,9 +154,9 @@ def test_a_study_and_its_replay(tmp_path: Path) -> None:
     assert [dim.dim_value for dim in sizes] == [1, 3, 12, 16]
 
 
-def test_refused_on_the_command_line(tmp_path: Path, edgeopt: Callable[..., Finished]) -> None:
+def test_refused_on_the_command_line(tmp_path: Path, edgeopt_here: Callable[..., Finished]) -> None:
     """Exit code 2 and no trace."""
-    done = edgeopt("run", _gated(tmp_path), "--freeze", "x=abc", "--dry-run")
+    done = edgeopt_here("run", _gated(tmp_path), "--freeze", "x=abc", "--dry-run")
     assert done.code == 2
     assert "not a shape to freeze" in done.err
     assert "Traceback" not in done.err
