@@ -9,7 +9,7 @@ DEMO_BUDGET ?= 5m
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: help setup demo lab lab-openvino lab-test test check format benchmarks wheel clean
+.PHONY: help setup demo lab lab-openvino lab-test test check style types format benchmarks wheel clean
 
 help: ## say what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -27,11 +27,15 @@ demo: setup ## fetch a real model, optimize it on this machine, say where the re
 	$(BIN)/edgeopt run ppocr-cls --device local --budget $(DEMO_BUDGET) --out $(DEMO_OUT)
 	@echo "The report is $(DEMO_OUT)/report.html"
 
-check: setup ## format, lint, types, import contracts
+check: style types ## format, lint, types, import contracts
+
+style: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+types: setup # a minute on one processor: beside it `make test` does the rest and fetches
+	$(BIN)/pyright
 
 lab: setup ## fetch a real sshd and an arm64 userland into .lab (Debian; tests skip what it lacks)
 	$(BIN)/python tests/lab/fetch.py
