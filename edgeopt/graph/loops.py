@@ -58,7 +58,8 @@ def unroll(model: ir.Model, node: ir.Node, count: int) -> None:
         collected.append(more)
     results = [*states]
     for index, parts in enumerate(zip(*collected, strict=True)):
-        results.append(rounds.stacked(parts, *_place(node, "output", index), index))
+        axis, backwards = (0, False) if loop else _place(node, "output", index)
+        results.append(rounds.stacked(parts, axis, backwards, ends + len(states) + index))
     for output, result in zip(node.outputs, results, strict=True):
         made_here = result.producer()
         hand_over(node, output, result, own=made_here is not None and made_here in rounds.made)
@@ -174,13 +175,25 @@ class _Rounds:
         self, parts: Sequence[ir.Value], axis: int, backwards: bool, index: int
     ) -> ir.Value:
         """Values of all rounds along a new axis."""
-        where = self._constant(f"axis{axis}", np.array([axis], np.int64))
-        rows: list[ir.Value] = []
-        for number, part in enumerate(reversed(parts) if backwards else parts):
-            name = self._fresh(f"{self._head}__part{index}_{number}")
-            rows.append(self._insert(new_node("Unsqueeze", [part, where], output=name)))
+        parts = list(reversed(parts)) if backwards else parts
         name = self._fresh(f"{self._head}__all{index}")
-        return self._insert(new_node("Concat", rows, output=name, attributes={"axis": axis}))
+        # All rounds put out the same shape, so what the body says of it holds.
+        shape = self._body.outputs[index].shape
+        sizes = [] if shape is None else [size for size in shape if isinstance(size, int)]
+        if shape is None or len(sizes) != len(shape) or not 0 <= axis < len(sizes):
+            where = self._constant(f"axis{axis}", np.array([axis], np.int64))
+            rows = [
+                self._insert(
+                    new_node("Unsqueeze", [part, where], output=self._fresh(f"{name}_{n}"))
+                )
+                for n, part in enumerate(parts)
+            ]
+            return self._insert(new_node("Concat", rows, output=name, attributes={"axis": axis}))
+        # Joined along the axis that comes behind the new one, then cut: one copy instead of two.
+        whole = [*sizes[:axis], len(parts), *sizes[axis:]]
+        target = self._constant(f"shape{index}", np.array(whole, np.int64))
+        flat = new_node("Concat", parts, output=f"{name}_flat", attributes={"axis": axis})
+        return self._insert(new_node("Reshape", [self._insert(flat), target], output=name))
 
     def paste(self, given: Sequence[ir.Value], number: int) -> list[ir.Value]:
         """A copy of the body that reads these values; returns what it hands on."""

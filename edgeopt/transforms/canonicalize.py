@@ -32,6 +32,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "prelu_to_leaky",
     ),
     (
+        "inline_branch",
         "drop_dead",
         "shared_expressions",
         "concat_of_split",

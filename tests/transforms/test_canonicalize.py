@@ -89,10 +89,14 @@ def _structure(graph: ir.Model) -> tuple[str, ...]:
             elif node is None:
                 known[value] = str(value.name)
             else:
-                parts = sorted(f"{a.name}={a.value}" for a in node.attributes.values())
+                parts = sorted(f"{a.name}={held(a)}" for a in node.attributes.values())
                 inner = ",".join(said(one) for one in node.inputs)
                 known[value] = str(hash(f"{node.op_type}{parts}({inner}){value.index()}"))
         return known[value]
+
+    def held(attribute: ir.Attr) -> object:
+        bodies = attribute.type is ir.AttributeType.GRAPH
+        return [said(v) for v in attribute.as_graph().outputs] if bodies else attribute.value
 
     return tuple(said(value) for value in graph.graph.outputs)
 
