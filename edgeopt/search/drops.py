@@ -30,12 +30,13 @@ _FACTOR = 0.3
 _USUAL = 0.1
 _REPAIRED = 0.2
 """What a repair is believed to leave of the damage of pruning."""
-_DOUBT = 0.1
+_DOUBT = 0.2
 """A damage d may cost an accuracy of this times d^p, whatever others of its kind have shown: before
 anything was pruned, measured precisions say nothing about pruning."""
 _ROUNDS = 3
-_TRUST = 0.02
-"""Of the factor: as a measured drop of so much."""
+_TRUST = 0.001
+"""Of the factor: as a measured drop of so much. More of it, or less doubt, and plans grow timid: on
+four simulators the volume after 120 trials fell from .566 to .538."""
 
 
 def expected(choices: Sequence[Choice], damage: Entries) -> Entries:
