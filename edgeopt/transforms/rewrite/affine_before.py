@@ -90,6 +90,8 @@ def _step(node: ir.Node, channels: int, from_end: int) -> tuple[ir.Value, Floats
     row = rows(array, from_end, channels)
     if row is None or value.shape is None or array.ndim > len(value.shape):
         return None
+    if array.size > 1 and value.shape[len(value.shape) - from_end] != channels:
+        return None  # it widens one channel to several, or may do so
     first = value is node.inputs[0]
     match node.op_type:
         case "Add":
