@@ -70,6 +70,13 @@ def _blocks(n: Net, x: str) -> str:
     return n.op("Conv", x, n.constant("sparse", weight), pads=[1, 1, 1, 1])
 
 
+def _half_zero(n: Net, x: str) -> str:
+    weight = np.random.default_rng(1).normal(0, 0.1, (64, 64, 3, 3)).astype(np.float32)
+    weight[32:] = 0
+    made = n.op("Relu", n.op("Conv", x, n.constant("half", weight), pads=[1, 1, 1, 1]))
+    return n.conv2d(made, (64, 64), 3)
+
+
 def _root(n: Net, x: str) -> str:
     return n.op("Pow", n.op("Add", n.op("Mul", x, x), n.number(1e-5)), n.number(0.5))
 
@@ -159,6 +166,7 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "transpose_into_product": _planes(_turned),
     "sum_to_product": _tokens(_weighted_sum),
     "average_to_conv": _planes(lambda n, x: n.pool(n.conv2d(x, (64, 40)), 2, 2, "AveragePool")),
+    "drop_zero_channels": _planes(_half_zero),
     "split_to_siblings": _planes(
         lambda n, x: n.op("Mul", *_split(n, n.conv2d(x, (64, 128)), axis=1, sizes=(64, 64)))
     ),
