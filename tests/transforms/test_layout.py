@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of
 from edgeopt.graph.read import read_model
 from edgeopt.graph.runtime import Session
@@ -16,7 +17,7 @@ from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 from edgeopt.testing.transform_exam import NoEvidence, examine_exact, offer, opened
 from edgeopt.transforms.base import Rejection
-from edgeopt.transforms.dependencies import channel_groups
+from edgeopt.transforms.channels.growing import growing
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
@@ -62,7 +63,7 @@ def test_exam(name: str, net: Callable[[], onnx.ModelProto]) -> None:
 def test_padding_leaves_no_channels_off_the_grid() -> None:
     """Residual, depthwise and gate widths all become multiples of the block; once is enough."""
     (applied,) = examine_exact("pad_channels", gated())
-    assert {group.width for group in channel_groups(applied.graph)} == {8}
+    assert {group.width for group in growing(applied.graph)} == {8}
     _, rule = transform_of("pad_channels")
     assert not rule.sites(applied.graph, offer())
 
@@ -82,6 +83,32 @@ def test_padding_keeps_a_shared_weight_for_its_other_user() -> None:
     kept = array_of(applied.graph.graph.initializers["w"])
     assert kept is not None
     assert kept.shape == (6, 3, 1, 1)
+
+
+@pytest.mark.parametrize(("between", "offered"), [("Abs", 1), ("Log", 0), ("Sqrt", 0)])
+def test_what_need_not_stay_finite_is_not_padded(between: str, offered: int) -> None:
+    """A padded channel of zeros must not become infinite on its way to weights of zero."""
+    b = Builder()
+    b.node(between, [b.node("Exp", [b.conv("x", "a", (3, 6))], "e")], "p")
+    b.conv("p", "y", (6, 2))
+    assert len(_padding(b)) == offered
+
+
+def test_codes_are_not_padded() -> None:
+    """0 is not their zero point."""
+    b = Builder()
+    b.conv("x", "p", (3, 6))
+    names = ["codes", "scale", "zero"]
+    b.constant("codes", np.ones((2, 6, 1, 1), np.int8))
+    b.constant("scale", np.array(0.1, np.float32))
+    b.constant("zero", np.array(3, np.int8))
+    b.node("Conv", ["p", b.node("DequantizeLinear", names, "w")], "y")
+    assert not _padding(b)
+
+
+def _padding(b: Builder) -> tuple[Action, ...]:
+    model = b.model([("x", "float32", (1, 3, 8, 8))], [("y", "float32", (1, 2, 8, 8))])
+    return transform_of("pad_channels")[1].sites(opened(model), offer())
 
 
 @QUICK

@@ -7,7 +7,7 @@ not. Units of one kind are a *stratum*; widths are kept stratum by stratum.
 ("DepGraph: Towards Any Structural Pruning", Fang et al., CVPR 2023, on ONNX axes, place by place.)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,15 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from edgeopt.transforms.channels.edits import Cut, Edit
-from edgeopt.transforms.channels.labels import NONE, Axis, Labels, atoms_of, components, places
+from edgeopt.transforms.channels.labels import (
+    NONE,
+    Axes,
+    Axis,
+    Labels,
+    atoms_of,
+    components,
+    places,
+)
 from edgeopt.transforms.channels.registry import RULES
 from edgeopt.transforms.channels.walk import Source, Walk
 
@@ -106,6 +114,11 @@ class Dependencies:
     def edits(self) -> Sequence[Edit]:
         """Everything else that says how many channels there are."""
         return self._walk.edits
+
+    @property
+    def axes(self) -> Mapping[ir.Value, Axes]:
+        """What stands along each axis of the values that hold channels."""
+        return self._walk.axes
 
     def widths(self, gone: npt.NDArray[np.bool_]) -> Iterator[tuple[ir.Value, int, int, int]]:
         """Values that become narrower: value, axis, size before and behind."""

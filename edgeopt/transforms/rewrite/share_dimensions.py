@@ -20,7 +20,6 @@ import onnx_ir as ir
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of
 from edgeopt.transforms.base import Evidence, Offer, Rejection
-from edgeopt.transforms.dependencies import TYING
 from edgeopt.transforms.local_rule import input_of, integers, word
 
 _EVERYWHERE = "*"
@@ -29,6 +28,7 @@ _KEEPING = (
     "Relu LeakyRelu Sigmoid HardSigmoid HardSwish Tanh Elu Gelu Erf Softplus Mish Identity "
     "Clip BatchNormalization Sqrt Exp Neg Abs"
 )
+_TYING = frozenset({"Add", "Sub", "Mul", "Div", "Min", "Max", "Pow"})
 _UNARY = frozenset(_KEEPING.split())
 Size = int | ir.SymbolicDim
 Sizes = tuple[Size, ...]
@@ -101,7 +101,7 @@ def _made(node: ir.Node, now: Mapping[ir.Value, Sizes]) -> Sizes | None:
         return None
     if node.op_type in _UNARY:
         return _sizes(input_of(node, 0), now)
-    if node.op_type in TYING and len(node.inputs) == 2:
+    if node.op_type in _TYING and len(node.inputs) == 2:
         return _broadcast(_sizes(node.inputs[0], now), _sizes(node.inputs[1], now))
     return _convolved(node, now) if node.op_type == "Conv" else None
 
