@@ -10,7 +10,7 @@ from tests.conftest import DIGITS, called
 
 pytestmark = pytest.mark.alone
 RUN = ["run", str(DIGITS / "digits.onnx"), "--data", str(DIGITS / "digits.npz"), "--json"]
-RUN += ["--trials", "3", "--budget", "100s", "--max-drop", "3pt", "--strategy", "random"]
+RUN += ["--trials", "3", "--budget", "5m", "--max-drop", "3pt", "--strategy", "random"]
 RUN += ["--objectives", "latency,accuracy", "--out", "report"]
 DEVICES = '[devices.one]\nkind = "local"\n[devices.two]\nkind = "local"\n'
 
