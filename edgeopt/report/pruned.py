@@ -100,9 +100,10 @@ def _against(point: Point) -> str:
 
 
 def _head(point: Point, cuts: Sequence[Action], taken: str | None) -> str:
-    ratio = "" if point["ratio"] is None else f": {point['ratio']['text']} than the given model"
+    ratio = "" if point["ratio"] is None else f": {point['ratio']['text']}, beside the given model"
     whether = "is taken" if point["id"] == taken else "is on the front and not taken"
-    return f"{point['id']} with {count(len(cuts), 'cut')} {whether}{ratio}"
+    head = f"{point['id']} with {count(len(cuts), 'cut')} {whether}{ratio}"
+    return f"{head}; times of layers are of one profile each, good for shares"
 
 
 def _gains(
