@@ -179,7 +179,8 @@ def _wired(
                 freeze=frozen.shapes(request.freeze, subject.model),
                 values=frozen.values(request.freeze, subject.model),
                 drop_outputs=frozenset(request.drop_outputs),
-                distil_s=min(_DISTIL_SHARE * request.budget_s, _DISTIL_MOST_S),
+                # A plan names what would be tried, and to make a trained one takes its training.
+                distil_s=min(_DISTIL_SHARE * request.budget_s, _DISTIL_MOST_S) * keep,
             ),
             families=request.families,
             runtime=runtimes[name],

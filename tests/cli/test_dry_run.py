@@ -1,5 +1,7 @@
 """A plan changes nothing."""
 
+import pytest
+
 from tests.conftest import DIGITS
 
 RUN = ["run", DIGITS / "digits.onnx", "--data", DIGITS / "digits.npz", "--trials", "1"]
@@ -12,3 +14,14 @@ def test_a_plan_keeps_no_study(edgeopt_here):
     assert done.code == 0, done.err
     assert "within" in done.out
     assert edgeopt_here("report").code == 5
+
+
+def test_a_plan_trains_nothing(edgeopt_here):
+    """To make a candidate that is trained would take its minutes; what is cut is named all the
+    same."""
+    pytest.importorskip("torch", reason="nothing is trained without torch: edgeopt[rl]")
+    command = ["rewrite,prune,repair" if item == "rewrite" else item for item in RUN]
+    done = edgeopt_here(*command, "--dry-run")
+    assert done.code == 0, done.err
+    assert "half_width" in done.out
+    assert "distil" not in done.out + done.err
