@@ -10,7 +10,16 @@ from edgeopt.core.data import Feed
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
-from tests.field.as_user import alone, built, guess, offered, placement, signal_db, space_of
+from tests.field.as_user import (
+    alone,
+    built,
+    guess,
+    integers,
+    offered,
+    placement,
+    signal_db,
+    space_of,
+)
 
 WIDTH = 32
 ROWS: tuple[str, str, tuple[int, int]] = ("x", "float32", (4, WIDTH))
@@ -55,8 +64,7 @@ def test_products_in_both_branches(tmp_path: Path) -> None:
     assert len(to_bytes(graph)) < 0.6 * len(model.SerializeToString())
 
 
-def test_a_loop(tmp_path: Path) -> None:
-    """ORT 18681: a product in the body of a Loop, eight times round."""
+def _loop(rounds: int) -> onnx.ModelProto:
     inner = Builder(3)
     inner.node("MatMul", ["state", inner.weight("loop.w", WIDTH, WIDTH)], "loop.mm")
     inner.node("Tanh", ["loop.mm"], "next")
@@ -69,12 +77,27 @@ def test_a_loop(tmp_path: Path) -> None:
     made = [_info("still", onnx.TensorProto.BOOL, ()), _info("next")]
     body = helper.make_graph(inner.nodes, "body", given, made, inner.initializers)
     b = Builder()
-    b.node("Loop", [b.constant("rounds", np.int64(8)), "", "x"], "y", body=body)
-    model = b.model([ROWS], [("y", "float32", (4, WIDTH))])
+    b.node("Loop", [b.constant("rounds", np.int64(rounds)), "", "x"], "y", body=body)
+    return b.model([ROWS], [("y", "float32", (4, WIDTH))])
+
+
+def test_a_loop(tmp_path: Path) -> None:
+    """ORT 18681: a product in the body of a Loop, forty times round."""
+    model = _loop(40)
     space = space_of(model, tmp_path)
     graph = alone(space, *offered(space, "dynamic_matmul"))
     assert signal_db(model, graph) > 20
     assert (placement(graph, graphs.random_feeds(model)[0]).ran or 0) >= 1
+
+
+def test_a_loop_of_a_few_rounds(tmp_path: Path) -> None:
+    """ORT 18681: eight times round, the loop goes and each of its products is a group."""
+    model = _loop(8)
+    space = space_of(model, tmp_path)
+    graph = built(space, integers(space))
+    assert "Loop" not in {node.op_type for node in graph.graph}
+    assert signal_db(model, graph) > 20
+    assert (placement(graph, graphs.random_feeds(model)[0]).ran or 0) >= 8
 
 
 def test_static_in_branches_is_not_offered(tmp_path: Path) -> None:
