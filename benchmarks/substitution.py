@@ -172,7 +172,9 @@ def shown(said: Mapping[str, object]) -> str:
 
 
 def _off(found: np.ndarray, expected: np.ndarray) -> float:
-    """Of the largest value; of classes and indices the share that differs."""
+    """Of the largest value; of classes and indices the share that differs; infinite where shapes do."""
+    if found.shape != expected.shape:
+        return math.inf
     if expected.dtype.kind != "f":
         return float(np.mean(found != expected))
     return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-9))
