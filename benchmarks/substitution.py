@@ -172,7 +172,7 @@ def shown(said: Mapping[str, object]) -> str:
 
 
 def _off(found: np.ndarray, expected: np.ndarray) -> float:
-    """Of the largest value; of classes and indices the share that differs. Another shape: infinite."""
+    """Of the largest value; of classes and indices the share that differs."""
     if found.shape != expected.shape:
         return math.inf
     if expected.dtype.kind != "f":
