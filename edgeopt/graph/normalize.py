@@ -3,8 +3,8 @@
 In it every node and value has a name of its own (subgraphs included), local functions are
 inlined, constants are initializers, small constant expressions are folded, an If that always takes
 one branch is that branch, Identity and dead nodes are gone, the operator set is as high as is safe
-(in bodies too), free dimensions have names and shapes are inferred. Names, order, types and free
-dimensions of inputs and outputs stay, and so do metadata, doc strings and shared weights.
+and fast (in bodies too), free dimensions have names and shapes are inferred. Names, order, types
+and free dimensions of inputs and outputs stay, and so do metadata, doc strings and shared weights.
 Compressed weights stay compressed.
 """
 
@@ -21,7 +21,7 @@ from edgeopt.errors import ModelError
 from edgeopt.graph.branches import settle_branches
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.folding import drop_identities, drop_unused, fold_constants, lift_constants
-from edgeopt.graph.opset import raise_opset
+from edgeopt.graph.opset import fastest_opset
 from edgeopt.graph.read import sort
 from edgeopt.graph.reserved import free_reserved
 from edgeopt.graph.runtime import synthetic_feed
@@ -40,7 +40,8 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     Args:
         graph: Unchanged.
         opset_ceiling: The highest default operator set to raise to (the lowest ceiling of the
-            devices that the model is for). Never lowered.
+            devices that the model is for). Lowered only where an operator of the graph is slower
+            at the version given (`graph/opset.py`).
         feed: Inputs that the model takes, to compare before and after raising; without it noise
             of fitting shapes is tried.
 
@@ -64,7 +65,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     settle_branches(work)
     drop_unused(work)
     work.ir_version = max(work.ir_version, 8)
-    work, note = raise_opset(work, opset_ceiling, feed or synthetic_feed(work))
+    work, note = fastest_opset(work, opset_ceiling, feed or synthetic_feed(work))
     said += [note] if note else []
     said += in_training_mode(work)
     # The converter adds nodes and constants of its own.

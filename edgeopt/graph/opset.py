@@ -1,4 +1,7 @@
-"""Raise a graph's operator set where the standard's converter can and the runtime agrees."""
+"""The operator set that runs fastest, where the standard's converter can and the runtime agrees.
+
+That is the highest one, but for graphs with an operator whose newer versions run slower.
+"""
 
 from collections.abc import Iterator, Mapping
 
@@ -15,6 +18,12 @@ from edgeopt.graph.shapes import inferred, skeleton
 
 STEPS = (21, 20, 19, 18, 17, 16, 15, 14, 13)
 """Versions worth trying below the ceiling, best first."""
+SLOWER_FROM = {"AveragePool": 19}
+"""Versions from which an operator of ONNX Runtime's CPU provider is a plain loop.
+
+Average pools of opset 19 may be dilated, and that kernel knows no vectors: it takes 4 to 8 times as
+long where no blocked layout surrounds the pool (`benchmarks/opsets.py`, which finds no other).
+"""
 
 _UNCONVERTED = (
     ModelError,
@@ -26,22 +35,25 @@ _UNCONVERTED = (
 Types = Mapping[str, onnx.ValueInfoProto]
 
 
-def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, str]:
-    """The graph at the highest version up to the ceiling that computes the same.
+def fastest_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, str]:
+    """The graph at the highest version up to the ceiling that computes the same, none slower.
 
     Args:
         graph: Unchanged.
         ceiling: Highest default operator set to try.
         feed: The outputs are compared on it; a conversion that cannot be compared is not taken.
-            A branch that it does not enter is raised on the converter's word.
+            A branch that it does not enter is converted on the converter's word.
 
     Returns:
         A new graph, or the given one where no version works; and a note on why it is not at the
-        ceiling, empty where it is.
+        version that it should be at, empty where it is.
     """
     current = graph.opset_imports.get("", 0)
-    top = min(ceiling, defs.onnx_opset_version())
-    if not current or current >= top:
+    highest = min(ceiling, defs.onnx_opset_version())
+    top = _fastest(graph, max(current, highest))
+    if top >= current:
+        top = max(current, min(top, highest))
+    if not current or current == top:
         return graph, ""
     try:
         reference = Reference.of(graph, [feed])
@@ -50,15 +62,27 @@ def raise_opset(graph: ir.Model, ceiling: int, feed: Feed) -> tuple[ir.Model, st
     reason = ""
     for version in dict.fromkeys([top, *(step for step in STEPS if current < step < top)]):
         try:
-            raised = _converted(graph, version)
-            difference = reference.compare(raised)
+            made = _converted(graph, version)
+            difference = reference.compare(made)
         except _UNCONVERTED as error:
             reason = reason or " ".join(str(error).split())[:200]
             continue
         if difference.ok:
-            return raised, f"opset raised to {version}, not {top}: {reason}" if reason else ""
+            return made, f"opset {version}, not {top}: {reason}" if reason else ""
         reason = reason or difference.reason
     return graph, f"opset stays {current}: {reason}"
+
+
+def _fastest(graph: ir.Model, top: int) -> int:
+    """The highest version up to the top at which no operator of the graph gets slower."""
+    met = {SLOWER_FROM.get(node.op_type, top + 1) for node in graph.graph.all_nodes() if _old(node)}
+    return min([top, *(version - 1 for version in met)])
+
+
+def _old(node: ir.Node) -> bool:
+    """Whether a node says nothing that only the slower versions of its operator can say."""
+    dilations = node.attributes.get("dilations")
+    return dilations is None or set(dilations.as_ints()) <= {1}
 
 
 def _converted(graph: ir.Model, version: int) -> ir.Model:
