@@ -182,7 +182,9 @@ def _clipped_from_zero(node: ir.Node) -> float | None:
     if "min" in node.attributes or "max" in node.attributes:
         low, high = floating(node, "min", -1.0), floating(node, "max", 0.0)
     else:
-        low, high = scalar(input_of(node, 1)), scalar(input_of(node, 2))
+        # Exporters write bounds of shape [1] too, and the runtime takes them as numbers.
+        source = input_of(node, 0)
+        low, high = (scalar(input_of(node, index), source) for index in (1, 2))
     if low != 0 or high is None or high <= 0:
         return None
     return high
