@@ -97,6 +97,7 @@ class Editor:
 
     def _attached(self, node: ir.Node, graph: ir.Graph) -> None:
         places = self.places
+        _name_apart(node, places)
         places.attached(node)
 
         def restore() -> None:
@@ -392,6 +393,18 @@ def _equal(value: ir.Value, array: npt.NDArray[Any] | ir.TensorProtocol) -> bool
 def _read(node: ir.Node, values: Sequence[ir.Value | None]) -> None:
     for index, value in enumerate(values):
         node.replace_input_with(index, value)
+
+
+def _name_apart(node: ir.Node, places: Places) -> None:
+    """Lengthen names of new values that others have: a rule may act twice around one site."""
+    for value in node.outputs:
+        name = value.name or ""
+        while name and any(other is not value for other in places.made.get(name, ())):
+            name += "+"
+        if name != (value.name or ""):
+            if node.name == f"{value.name}/{node.op_type}":
+                node.name = f"{name}/{node.op_type}"
+            value.name = name
 
 
 def _rename(value: ir.Value, name: str | None, places: Places) -> None:

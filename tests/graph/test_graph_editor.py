@@ -237,3 +237,18 @@ def test_small_questions() -> None:
     assert sole_user(graph.outputs[0]) is None
     user = sole_user(graph.inputs[0])
     assert user is stem
+
+
+def test_a_new_value_never_takes_the_name_of_another() -> None:
+    """A rule that acts twice around one site gets a longer name the second time, its node too."""
+    editor = Editor(graphs.as_graph(graphs.residual()))
+    before = to_bytes(editor.model)
+    stem = next(iter(editor.graph))
+    made = [new_node("Neg", [stem.outputs[0]], output="twice") for _ in range(3)]
+    for node in made:
+        editor.insert_after([node], after=stem)
+    assert [node.outputs[0].name for node in made] == ["twice", "twice+", "twice++"]
+    assert [node.name for node in made] == ["twice/Neg", "twice+/Neg", "twice++/Neg"]
+    assert editor.producer("twice+") is made[1]
+    editor.undo()
+    assert to_bytes(editor.model) == before

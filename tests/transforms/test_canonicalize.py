@@ -71,7 +71,19 @@ def _goldens() -> list[onnx.ModelProto]:
     return [parser.parse_model(path.read_text(encoding="utf-8")) for path in paths]
 
 
-NETS = {"branches": _branches, "encoder": _encoder}
+def _crop() -> onnx.ModelProto:
+    """The middle of what a padded convolution makes: a rule acts twice around one node."""
+    b = Builder()
+    last = b.node("Relu", [b.conv("x", "c", (3, 4))], "r")
+    b.constant("from", np.array([4], np.int64))
+    b.constant("to", np.array([-4], np.int64))
+    for axis in (2, 3):
+        b.constant(f"on{axis}", np.array([axis], np.int64))
+        last = b.node("Slice", [last, "from", "to", f"on{axis}"], "h" if axis == 2 else "y")
+    return b.model([("x", "float32", (1, 3, 16, 16))], [("y", "float32", (1, 4, 8, 8))])
+
+
+NETS = {"branches": _branches, "encoder": _encoder, "crop": _crop}
 
 
 def _structure(graph: ir.Model) -> tuple[str, ...]:

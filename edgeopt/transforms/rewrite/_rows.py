@@ -180,8 +180,9 @@ def _conv(node: ir.Node, axis: int) -> Axes | None:
         if integer(node, "group", 1) != 1:
             return None
         return {1: 0} if input_of(node, 2) is None else {1: 0, 2: 0}
-    if weight is None or weight.shape is None or node.attributes.get("auto_pad") is not None:
+    if weight is None or weight.shape is None:
         return None
+    # SAME pads nothing at one tap and stride 1, and VALID nothing at all.
     spatial, place = len(weight.shape) - 2, axis - 2
     pads = integers(node, "pads") or (0,) * (2 * spatial)
     strides = integers(node, "strides") or (1,) * spatial

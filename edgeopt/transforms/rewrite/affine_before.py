@@ -75,10 +75,13 @@ def _line(value: ir.Value, user: ir.Node, channels: int, from_end: int) -> _Line
 
 def _step(node: ir.Node, channels: int, from_end: int) -> tuple[ir.Value, Floats, Floats] | None:
     one, none = np.ones(channels), np.zeros(channels)
-    if node.op_type == "BatchNormalization" and from_end > 1 and not normalises_batch(node):
+    if node.op_type == "BatchNormalization" and not normalises_batch(node):
         numbers = affine(node)
         held = node.inputs[0]
-        return None if isinstance(numbers, Rejection) or held is None else (held, *numbers)
+        if isinstance(numbers, Rejection) or held is None or held.shape is None:
+            return None
+        # Its channels lie on axis 1: rows of numbers have them last, planes do not.
+        return (held, *numbers) if len(held.shape) == from_end + 1 else None
     if node.op_type == "Conv" and from_end > 1:
         return _depthwise(node, channels)
     found = constant_operand(node)

@@ -54,7 +54,8 @@ def _(
     require_pointwise(conv, w)
     require(resize.mode in ("nearest", "linear"), "it does not average pixels")
     outside = resize.coordinate_transformation_mode == "tf_crop_and_resize"
-    plain = not {"axes", "keep_aspect_ratio_policy"} & resize.attrs.keys()
+    plain = resize.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
+    plain = plain and "axes" not in resize.attrs
     require(not outside and plain, "it crops, names axes or keeps an aspect ratio")
     # The name of a free batch does not survive shape inference of Resize.
     batch = x.size(0) == sizes.array()[0] if sizes else bool(scales and scales.array()[0] == 1)
