@@ -1,11 +1,11 @@
 """Bring any exporter's graph into the one form that every transform can rely on.
 
 In it every node and value has a name of its own (subgraphs included), local functions are
-inlined, constants are initializers, small constant expressions are folded, an If that always takes
-one branch is that branch, Identity and dead nodes are gone, the operator set is as high as is safe
-and fast (in bodies too), free dimensions have names and shapes are inferred. Names, order, types
-and free dimensions of inputs and outputs stay, and so do metadata, doc strings and shared weights.
-Compressed weights stay compressed.
+inlined, constants are initializers, small constant expressions are folded (also those of sizes
+that are known), an If that always takes one branch is that branch, Identity and dead nodes are
+gone, the operator set is as high as is safe and fast (in bodies too), free dimensions have names
+and shapes are inferred. Names, order, types and free dimensions of inputs and outputs stay, and
+so do metadata, doc strings and shared weights. Compressed weights stay compressed.
 """
 
 from collections import Counter
@@ -21,6 +21,7 @@ from edgeopt.errors import ModelError
 from edgeopt.graph.branches import settle_branches
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.folding import drop_identities, drop_unused, fold_constants, lift_constants
+from edgeopt.graph.known_sizes import fold_known_sizes
 from edgeopt.graph.opset import fastest_opset
 from edgeopt.graph.read import sort
 from edgeopt.graph.reserved import free_reserved
@@ -77,6 +78,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
     sort(work)
     try:
         infer_shapes(work)
+        fold_known_sizes(work)
     except ModelError as error:
         said.append(error.what)
     work.meta[_NOTES] = tuple(said)

@@ -452,3 +452,41 @@ def test_strings_pass_through() -> None:
     assert run(found, feed)["y"].tolist() == ["a!", "b!"]
     assert compare(graph, found, [feed]).ok
     assert static_cost(found)["activation_bytes"] == 0
+
+
+def _chunk(batch: int | str) -> onnx.ModelProto:
+    """The second half of the channels, its places computed as torch's tracing exporter does."""
+    b = Builder()
+    for name, value in (("one", 1), ("two", 2)):
+        b.constant(name, np.array(value, np.int64))
+    b.constant("axis", np.array([1], np.int64))
+    b.node("Gather", [b.node("Shape", ["x"], "sizes"), "one"], "channels")
+    b.node("Div", [b.node("Add", ["channels", "one"], "more"), "two"], "half")
+    for name, count in (("start", "one"), ("end", "two")):
+        b.node("Reshape", [b.node("Mul", ["half", count], f"{name}.0"), "axis"], name)
+    b.node("Slice", ["x", "start", "end", "axis"], "y")
+    shape = (batch, 6, 4)
+    return b.model([("x", "float32", shape)], [("y", "float32", (batch, 3, 4))], opset=17)
+
+
+@pytest.mark.parametrize("batch", [2, "N"])
+def test_arithmetic_of_known_sizes_is_folded(batch: int | str) -> None:
+    """A chunk becomes one Slice of constant places, also where the batch is free."""
+    model = _chunk(batch)
+    graph = normalize(graphs.as_graph(model))
+    assert [node.op_type for node in graph.graph] == ["Slice"]
+    feed = graphs.random_feeds(model, 1)[0]
+    given = Session(model.SerializeToString()).run(feed)["y"]
+    np.testing.assert_array_equal(Session(to_bytes(graph)).run(feed)["y"], given)
+
+
+def test_free_and_declared_sizes_are_not_folded() -> None:
+    """A free size is asked for at run time; what the file declares of an output is no proof."""
+    b = Builder()
+    b.node("Shape", ["x"], "sizes")
+    b.node("NonZero", ["x"], "places")
+    b.node("Shape", ["places"], "found")
+    outputs = [("sizes", "int64", (2,)), ("places", "int64", (2, 5)), ("found", "int64", (2,))]
+    model = b.model([("x", "float32", ("N", 3))], outputs, opset=17)
+    graph = normalize(graphs.as_graph(model))
+    assert [node.op_type for node in graph.graph].count("Shape") == 2

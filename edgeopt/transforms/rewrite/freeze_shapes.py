@@ -13,23 +13,17 @@ Rules that need fixed sizes fit behind it: on a MobileNetV3 with gates, the bloc
 throughout only where height and width are known.
 """
 
-import numpy as np
-import numpy.typing as npt
-import onnx
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
 from edgeopt.errors import ModelError
-from edgeopt.graph.branches import settle_branches
 from edgeopt.graph.check import check
-from edgeopt.graph.editor import Editor, array_of
-from edgeopt.graph.folding import drop_unused, fold_constants, replace_by_constant
-from edgeopt.graph.read import sort
-from edgeopt.graph.shapes import infer_shapes, inferred
+from edgeopt.graph.editor import Editor
+from edgeopt.graph.known_sizes import fold_known_sizes
+from edgeopt.graph.shapes import infer_shapes
 from edgeopt.transforms.base import Evidence, Offer, Rejection
 
 _FREE = "?"
-_ROUNDS = 20
 Sizes = tuple[int | None, ...]
 
 
@@ -65,7 +59,8 @@ class FreezeShapes:
         work = editor.model.clone()
         _fix(work.graph, action.site, asked, named)
         try:
-            _simplify(work)
+            fold_known_sizes(work)
+            infer_shapes(work)
             check(work)
         except ModelError as error:
             return Rejection(reason=f"the model does not take this shape: {error.what}")
@@ -116,77 +111,6 @@ def _fix(graph: ir.Graph, site: str, asked: Sizes, named: dict[str, int]) -> Non
                 for held, size in zip(value.shape, given, strict=True)
             ]
         )
-
-
-def _simplify(model: ir.Model) -> None:
-    """Infer and fold in turn: a folded target makes the next shape known."""
-    for _ in range(_ROUNDS):
-        folded = _fold_sizes(model)
-        while some := fold_constants(model):
-            folded += some
-        folded += settle_branches(model)
-        if not folded:
-            break
-    drop_unused(model)
-    sort(model)
-    infer_shapes(model)
-
-
-def _fold_sizes(model: ir.Model) -> int:
-    """Turn nodes that only ask for known sizes into constants; returns how many."""
-    # Not what is recorded: only what follows from the inputs is certain.
-    known = inferred(model)
-    folded = 0
-    for node in list(model.graph.all_nodes()):
-        array = None if node.domain or node.outputs[0].is_graph_output() else _asked(node, known)
-        if array is not None:
-            replace_by_constant(node, node.outputs[0], ir.tensor(array))
-            folded += 1
-    return folded
-
-
-def _asked(node: ir.Node, known: dict[str, onnx.ValueInfoProto]) -> npt.NDArray[np.int64] | None:
-    """What a Shape, or a Gather or Slice of one, gives; None where it is not known or no such."""
-    if node.op_type == "Shape":
-        sizes = _shape_of(node, known)
-        return None if sizes is None or None in sizes else np.array(sizes, np.int64)
-    source = node.inputs[0] if node.op_type in ("Gather", "Slice") else None
-    before = None if source is None else source.producer()
-    if before is None or before.op_type != "Shape" or before.domain:
-        return None
-    sizes = _shape_of(before, known)
-    places = None if sizes is None else _places(node, len(sizes))
-    if sizes is None or places is None:
-        return None
-    taken = [sizes[place] for place in places.reshape(-1)]
-    return None if None in taken else np.array(taken, np.int64).reshape(places.shape)
-
-
-def _shape_of(node: ir.Node, known: dict[str, onnx.ValueInfoProto]) -> Sizes | None:
-    """Sizes that a Shape node gives, None for free ones; None where the rank is not known."""
-    source = node.inputs[0]
-    info = None if source is None else known.get(source.name or "")
-    if info is None or not info.type.tensor_type.HasField("shape"):
-        return None
-    dims = info.type.tensor_type.shape.dim
-    sizes = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in dims)
-    start = node.attributes.get_int("start", 0)
-    return sizes[start : node.attributes.get_int("end")]
-
-
-def _places(node: ir.Node, rank: int) -> npt.NDArray[np.int64] | None:
-    """Which of the sizes a Gather or Slice with constant operands takes."""
-    operands = [array_of(value) for value in node.inputs[1:]]
-    every = np.arange(rank)
-    if not operands or any(array is None for array in operands):
-        return None
-    held = [np.asarray(array) for array in operands]
-    if node.op_type == "Gather":
-        inside = ((held[0] >= -rank) & (held[0] < rank)).all()
-        return every[held[0]] if inside else None
-    starts, ends, *more = (array.reshape(-1).tolist() for array in held)
-    step = more[1][0] if len(more) > 1 else 1
-    return every[starts[0] : ends[0] : step]
 
 
 PLUGIN = FreezeShapes()
