@@ -32,11 +32,16 @@ from edgeopt.errors import InconclusiveError, UsageError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Observation = dict[str, Array]
 STOP, UNDO = 0, 1
 _FIRST = 2
-_LIMIT = {"float16": 6e4, "float32": 1e6, "float64": 1e6}
-"""By dtype: features are clipped here, since an observation box must be bounded to be sampled."""
+_LIMIT = {
+    np.dtype(np.float16): 6e4,
+    np.dtype(np.float32): 1e6,
+    np.dtype(np.float64): 1e6,
+}
+"""Features are clipped here, since an observation box must be bounded to be sampled."""
 _REWARD_LIMIT = 1e6
 
 
@@ -47,7 +52,7 @@ class _State:
     recipe: Recipe
     relative: Floats
     legal: tuple[Action, ...]
-    shown: tuple[int, ...]
+    shown: Ints
     behind: "_State | None" = None
     refused: frozenset[int] = frozenset()
     steps: int = 0
@@ -96,7 +101,8 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         self._penalty = penalty
         self._vector = vector
         self._fingerprint = np.asarray(fingerprint, dtype=np.float32)
-        self._families = slots.families(space.choices)
+        self._groups = slots.Groups(space.choices)
+        self._fixed: dict[str, tuple[Array, Array]] = {}
         self._slots = _FIRST + max_actions
         self._metrics = len(evaluator.metrics)
         self._baseline = self._baseline_costs()
@@ -172,7 +178,8 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
     def slot_actions(self) -> tuple[Action, ...]:
         """What stands in the slots from 2 on."""
         now = self._now()
-        return tuple(now.legal[index] for index in now.shown)
+        shown: list[int] = now.shown.tolist()
+        return tuple(now.legal[index] for index in shown)
 
     def utility(self, relative: Floats) -> float:
         """What relative costs are worth for the preference of this episode."""
@@ -256,15 +263,11 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
             behind=behind,
         )
 
-    def _shown(self, legal: tuple[Action, ...]) -> tuple[int, ...]:
-        if len(legal) <= self._slots - _FIRST:
-            return tuple(range(len(legal)))
-        groups = [self._family(action) for action in legal]
-        return slots.subset(groups, self._slots - _FIRST)
-
-    def _family(self, action: Action) -> str:
-        bare = action.bare() if action.artifacts else action
-        return self._families.get(bare, action.transform)
+    def _shown(self, legal: tuple[Action, ...]) -> Ints:
+        most = self._slots - _FIRST
+        if len(legal) <= most:
+            return np.arange(len(legal))
+        return slots.subset(self._groups.of(legal), most)
 
     def _after(self, before: _State, slot: int) -> _State | str:
         """The state behind a slot, or why there is none."""
@@ -272,7 +275,8 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
             return before.behind or "there is nothing to take back"
         if not _FIRST <= slot < _FIRST + len(before.shown):
             return f"slot {slot} holds no action"
-        longer = self._space.then(before.recipe, before.legal[before.shown[slot - _FIRST]])
+        action = before.legal[int(before.shown[slot - _FIRST])]
+        longer = self._space.then(before.recipe, action)
         if isinstance(longer, str):
             return longer
         after = self._at(longer, before)
@@ -312,21 +316,29 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
                 raise UsageError(f"the recipe does not apply: {recipe}", where=action.text)
         return recipe
 
-    def _arrays(self, recipe: Recipe, shown: tuple[int, ...]) -> Observation:
+    def _arrays(self, recipe: Recipe, shown: Ints) -> Observation:
         """The space's arrays, those of actions with one row a slot."""
-        found: Observation = {}
-        for name, array in self._space.observe(recipe).items():
-            rows = self._rows(array, shown) if name.startswith("action") else array
-            limit = _LIMIT.get(rows.dtype.name)
-            clipped = rows if limit is None else np.clip(rows, -limit, limit)
-            found[name] = np.array(clipped, dtype=np.int8 if rows.dtype == np.bool_ else rows.dtype)
-        return found
+        return {
+            name: self._rows(array, shown)
+            if name.startswith("action")
+            else self._whole(name, array)
+            for name, array in self._space.observe(recipe).items()
+        }
 
-    def _rows(self, array: Array, shown: tuple[int, ...]) -> Array:
+    def _rows(self, array: Array, shown: Ints) -> Array:
         rows = np.zeros((self._slots, *array.shape[1:]), dtype=array.dtype)
-        there = [index for index in shown if index < len(array)]
+        there = shown[: np.searchsorted(shown, len(array))]
         rows[_FIRST : _FIRST + len(there)] = array[there]
-        return rows
+        return _bounded(rows)
+
+    def _whole(self, name: str, array: Array) -> Array:
+        """An array that a space made read-only is the same one as long as it is that object."""
+        if array.flags.writeable:
+            return _bounded(array.copy())
+        held = self._fixed.get(name)
+        if held is None or held[0] is not array:
+            held = self._fixed[name] = array, _bounded(array.copy())
+        return held[1].copy()
 
     def _observation(self) -> Observation:
         now = self._now()
@@ -342,7 +354,7 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         }
 
     def _observed_space(self) -> Any:
-        arrays = self._arrays(self._space.empty(), ())
+        arrays = self._arrays(self._space.empty(), np.arange(0))
         boxes: dict[str, Any] = {name: _box(array) for name, array in arrays.items()}
         if self._fingerprint.size:
             boxes["device"] = _box(self._fingerprint)
@@ -383,10 +395,18 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         }
 
 
+def _bounded(array: Array) -> Array:
+    """Within its limits, in place; truth values as numbers."""
+    limit = _LIMIT.get(array.dtype)
+    if limit is not None:
+        np.minimum(np.maximum(array, -limit, out=array), limit, out=array)
+    return array.astype(np.int8) if array.dtype == np.bool_ else array
+
+
 def _box(array: Array) -> gymnasium.spaces.Box:
     kind = array.dtype
-    if kind.name in _LIMIT:
-        limit = _LIMIT[kind.name]
+    if kind in _LIMIT:
+        limit = _LIMIT[kind]
         return gymnasium.spaces.Box(-limit, limit, array.shape, kind.type)
     bounds = np.iinfo(kind)
     return gymnasium.spaces.Box(bounds.min, bounds.max, array.shape, kind.type)

@@ -7,6 +7,9 @@ recipe that a plan decodes to there, and what was measured takes the estimate's 
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import getitem
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +25,16 @@ from edgeopt.search.table import Table
 
 _KEPT = 4096
 _ANCHORS = 4
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """A recipe with its codes, as a row too; kept, so that no other object takes its place."""
+
+    recipe: Recipe
+    codes: Codes
+    row: Ints
 
 
 class Assigned:
@@ -35,20 +48,26 @@ class Assigned:
         self._space = space
         self.choices: tuple[Choice, ...] = space.choices
         self.table = PlanTable(space)
-        self._codes: OrderedDict[int, tuple[Recipe, Codes]] = OrderedDict()
+        self._plans: OrderedDict[int, _Plan] = OrderedDict()
+        self._open: tuple[_Plan, Ints] | None = None
+        self._alternatives = [choice.alternatives for choice in self.choices]
         self._offered = frozenset(
             action for choice in self.choices for found in choice.alternatives for action in found
         )
+        self._empty = self._kept(space.empty(), (0,) * len(self.choices))
         start = space.decode([starting(choice) for choice in self.choices])
         seen = space.observe(start)
-        self._nodes = {name: a for name, a in seen.items() if not name.startswith("action")}
+        self._nodes = {name: a.copy() for name, a in seen.items() if not name.startswith("action")}
         self._anchors = _anchors(self.choices, space.legal(start), seen)
+        for array in (*self._nodes.values(), self._anchors):
+            array.flags.writeable = False  # says that no step changes it
         self.moves = PlanMoves(self.table, self._anchors)
 
     def use(self, table: Table) -> None:
         """Take another table: predictions and moves of many follow it."""
         self.table.use(table)
         self.moves.follow()
+        self._open = None
 
     @property
     def runtimes(self) -> tuple[RuntimeSettings, ...]:
@@ -57,15 +76,14 @@ class Assigned:
 
     def empty(self) -> Recipe:
         """The baseline."""
-        return self._space.empty()
+        return self._empty.recipe
 
     def decode(self, codes: Sequence[int]) -> Recipe:
         """The plan of some codes: every action that they name, whether it applies or not."""
         row = tuple(map(int, codes))
-        named = (c.alternatives[k] for c, k in zip(self.choices, row, strict=True))
-        plan = self.empty().then(*(action for actions in named for action in actions))
-        self._remember(plan, row)
-        return plan
+        if len(row) != len(self.choices):
+            raise ValueError(f"{len(row)} codes for {len(self.choices)} choices")
+        return self._planned(row).recipe
 
     def codes(self, recipe: Recipe) -> Codes:
         """Of a plan, or of any recipe that codes can say.
@@ -73,17 +91,11 @@ class Assigned:
         Raises:
             UsageError: The recipe holds what no choice offers.
         """
-        held = self._codes.get(id(recipe))
-        if held is not None:
-            return held[1]
-        row = encode(self.choices, recipe)
-        if row is None:
-            raise UsageError(
-                "the recipe holds an action that no choice of this space offers",
-                hint="step through it in the environment over the real space",
-            )
-        self._remember(recipe, row)
-        return row
+        return self._plan(recipe).codes
+
+    def row(self, recipe: Recipe) -> Ints:
+        """The same as an array [choices]."""
+        return self._plan(recipe).row
 
     def real(self, recipe: Recipe) -> Recipe:
         """The recipe that a plan decodes to: without what does not apply. Builds the graph."""
@@ -91,8 +103,7 @@ class Assigned:
 
     def legal(self, recipe: Recipe) -> tuple[Action, ...]:
         """Every move to other codes."""
-        numbers = self.moves.open(np.array(self.codes(recipe), dtype=np.int64))
-        return tuple(self.moves.actions[int(n)] for n in numbers)
+        return self.moves.listed(self._numbers(self._plan(recipe)))
 
     def then(self, recipe: Recipe, action: Action) -> Recipe | str:
         """The plan behind a move; of an action of the real space the plan that holds it too."""
@@ -100,9 +111,11 @@ class Assigned:
         if number is None:
             known = action.bare() in self._offered
             return recipe.then(action) if known else "no choice of this space offers it"
-        row = np.array(self.codes(recipe), dtype=np.int64)
+        row = self.row(recipe)
         target = self.moves.after(row, number)
-        return "it is so already" if (target == row).all() else self.decode(target.tolist())
+        if (target == row).all():
+            return "it is so already"
+        return self._planned(tuple(target.tolist())).recipe
 
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
         """As the space has them."""
@@ -117,28 +130,52 @@ class Assigned:
         `group_x` [choices] in `GROUP_COLUMNS` and `group_nodes` (rows of nodes plus 1);
         `action_x` [moves] in `MOVE_COLUMNS`, `action_group` (row of a choice plus 1) and
         `action_nodes`."""
-        row = np.array(self.codes(recipe), dtype=np.int64)
-        numbers = self.moves.open(row)
+        plan = self._plan(recipe)
+        numbers = self._numbers(plan)
+        groups, moves = self.moves.rows(plan.row, numbers)
         return {
             **self._nodes,
-            "group_x": self.moves.group_rows(row),
+            "group_x": groups,
             "group_nodes": self._anchors,
-            "action_x": self.moves.move_rows(row, numbers),
+            "action_x": moves,
             "action_group": self.moves.groups[numbers],
             "action_nodes": self.moves.anchors[numbers],
         }
 
     def static_cost(self, recipe: Recipe) -> Mapping[str, float]:
         """Sums over alternatives alone: exact where they do not meet."""
-        found = self.table.figures_of(np.array(self.codes(recipe), dtype=np.int64))
+        found = self.table.figures_of(self.row(recipe))
         return dict(zip(FIGURES, map(float, found), strict=True))
 
-    def _remember(self, plan: Recipe, row: Codes) -> None:
-        # By identity: hashing some hundred actions costs more than a step. The plan is held, so
-        # that no other object can take its place.
-        self._codes[id(plan)] = plan, row
-        if len(self._codes) > _KEPT:
-            self._codes.popitem(last=False)
+    def _numbers(self, plan: _Plan) -> Ints:
+        """Moves that are open: asked for twice in a step, for the plan where it stands."""
+        if self._open is None or self._open[0] is not plan:
+            self._open = plan, self.moves.open(plan.row)
+        return self._open[1]
+
+    def _planned(self, row: Codes) -> _Plan:
+        named = map(getitem, self._alternatives, row)
+        return self._kept(self.empty().then(*chain.from_iterable(named)), row)
+
+    def _plan(self, recipe: Recipe) -> _Plan:
+        # By identity: hashing some hundred actions costs more than a step.
+        held = self._empty if recipe is self._empty.recipe else self._plans.get(id(recipe))
+        if held is not None:
+            return held
+        row = encode(self.choices, recipe)
+        if row is None:
+            raise UsageError(
+                "the recipe holds an action that no choice of this space offers",
+                hint="step through it in the environment over the real space",
+            )
+        return self._kept(recipe, row)
+
+    def _kept(self, recipe: Recipe, codes: Codes) -> _Plan:
+        plan = _Plan(recipe, codes, np.array(codes, dtype=np.int64))
+        self._plans[id(recipe)] = plan
+        if len(self._plans) > _KEPT:
+            self._plans.popitem(last=False)
+        return plan
 
 
 class PlanCosts:
@@ -159,9 +196,8 @@ class PlanCosts:
 
     def costs(self, recipe: Recipe) -> npt.NDArray[np.float64]:
         """[metrics] of a plan."""
-        row = self._plans.codes(recipe)
-        found = self.known.get(row)
-        return self._plans.table.costs(np.array([row]))[0] if found is None else found
+        found = self.known.get(self._plans.codes(recipe)) if self.known else None
+        return self._plans.table.costs(self._plans.row(recipe)[None])[0] if found is None else found
 
 
 def _anchors(

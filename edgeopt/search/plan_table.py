@@ -19,7 +19,10 @@ Ints = npt.NDArray[np.int64]
 METRICS: tuple[str, str, str] = ("latency", "size", "accuracy_drop")
 """Latency and size over the baseline's, and what is lost (0..1)."""
 FIGURES = ("macs", "size_bytes", "activation_bytes", "nodes")
-_FASTEST = 0.01
+GIVEN = np.array([1.0, 1.0, 0.0])
+"""`METRICS` of the given model."""
+_LEAST = np.array([0.01, 0.01, -np.inf])
+"""Sums of shares end here: no plan takes nothing."""
 
 
 class PlanTable:
@@ -33,6 +36,7 @@ class PlanTable:
         self.choices = space.choices
         self.sizes = np.array([len(choice) for choice in self.choices], dtype=np.int64)
         self.ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.sizes)])[:-1]
+        """Where the alternatives of each choice begin among all of them."""
         self.given = _figures_of(space, (0,) * len(self.choices))
         self.figures = _alone(space)
         self.use(_zeros(self.choices))
@@ -40,24 +44,34 @@ class PlanTable:
     def use(self, table: Table) -> None:
         """Take another table."""
         self.table = table
-        self.cost = np.array([value for row in table.cost for value in row], dtype=np.float64)
-        self.hurt = np.array([value for row in table.damage for value in row], dtype=np.float64)
-        self.pairs = np.zeros((len(self.choices), len(self.choices)))
-        for (i, j), value in table.edges.items():
-            self.pairs[i, j] = self.pairs[j, i] = value
+        latency = np.array([value for row in table.cost for value in row], dtype=np.float64)
+        hurt = np.array([value for row in table.damage for value in row], dtype=np.float64)
+        sizes = self.figures[:, 1] / (self.given[1] or 1.0)
+        self.alone = np.stack([latency, sizes, hurt], axis=1)
+        """What each alternative changes of `METRICS` [alternatives, 3]."""
+        both = {(min(pair), max(pair)): value for pair, value in table.edges.items()}
+        self.pairs = np.array([*both], dtype=np.int64).reshape(len(both), 2)
+        """Choices that change the latency where both are on [pairs, 2], by `both` [pairs]."""
+        self.both = np.array([*both.values()], dtype=np.float64)
         self.least_cost = np.array([min(row) for row in table.cost], dtype=np.float64)
         self.least_hurt = np.array([min(row[1:], default=0.0) for row in table.damage])
 
     def costs(self, rows: Ints) -> Floats:
         """Predicted `METRICS` [rows, 3] of codes [rows, choices]."""
-        at = rows + self.ends
-        on = (rows > 0).astype(np.float64)
-        pairs = 0.5 * ((on @ self.pairs) * on).sum(axis=1)
-        latency = 1.0 + self.cost[at].sum(axis=1) + pairs
-        size = 1.0 + self.figures[at, 1].sum(axis=1) / (self.given[1] or 1.0)
-        found = np.stack([latency, size, self.hurt[at].sum(axis=1)], axis=1)
-        found[:, :2] = np.maximum(found[:, :2], _FASTEST)
-        return found
+        return self.floored(self.sums(rows))
+
+    def sums(self, rows: Ints) -> Floats:
+        """The same, where sums of shares may fall below what any plan takes."""
+        sums = GIVEN + self.alone.take(rows + self.ends, axis=0).sum(axis=1)
+        on = rows > 0
+        first, second = self.pairs.T
+        sums[:, 0] += (on.take(first, axis=1) & on.take(second, axis=1)) @ self.both
+        return sums
+
+    @staticmethod
+    def floored(sums: Floats) -> Floats:
+        """No plan takes less than a hundredth."""
+        return np.maximum(sums, _LEAST)
 
     def figures_of(self, row: Ints) -> Floats:
         """`FIGURES` of one row [choices]: exact where alternatives do not meet."""
