@@ -7,7 +7,7 @@ from edgeopt.core.candidate import Candidate
 
 S = TypeVar("S")
 Batches = Iterator[Sequence[Candidate]]
-ALONE = 16
+ALONE = 12
 """Candidates of the first strategy before the others have a turn. Counted and not timed, so that a
 resumed search asks the same."""
 

@@ -58,7 +58,7 @@ FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
 _KEPT_BYTES = 512_000_000
 _FEWEST_KEPT = 4
-_OURS_FIRST = 4
+_OURS_FIRST = 8
 _LISTS_KEPT, _RECIPES_KEPT = 512, 4096
 
 
@@ -195,7 +195,7 @@ class GraphSpace:
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
         """The baseline, our own first guesses, what a competent user would try, and the rest.
 
-        The first few of ours come early, so that the smallest budget holds them.
+        Most of ours come early: a small budget does not hold the whole tools too.
         """
         return tuple(self.guesses())
 
