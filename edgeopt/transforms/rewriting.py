@@ -6,8 +6,8 @@ space of the same model, so that what was found here is built and verified there
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,15 @@ _DEPTH = NODE_COLUMNS.index("depth")
 _ANCHORS = 4
 _FLOAT_BYTES = 4.0
 Row = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Seen:
+    """What is shown of a node: its code, its row, and the nodes that it reads from."""
+
+    code: int
+    row: Row
+    makers: tuple[ir.Node, ...]
 
 
 class Rewriting:
@@ -58,7 +67,8 @@ class Rewriting:
         self._at: tuple[Action, ...] = ()
         self._sites: dict[Action, Site] | None = None
         self._drawn: tuple[list[ir.Node], Row] | None = None
-        self._rows: dict[ir.Node, tuple[tuple[Any, ...], Row]] = {}
+        self._seen: dict[ir.Node, _Seen] = {}
+        """Kept until an edit concerns what a node makes or reads."""
 
     def empty(self) -> Recipe:
         """The graph as it was given."""
@@ -99,19 +109,20 @@ class Rewriting:
         most, edges, actions = self._limits
         every, rows = self._table()
         nodes, table = every[:most], rows[:most]
+        shown = [self._seen[node] for node in nodes]
         place = {node: index for index, node in enumerate(nodes)}
         seen = np.full((2, edges), most - 1, np.int32)
-        pairs = _edges(place)[:edges]
-        if pairs:
-            seen[:, : len(pairs)] = np.array(pairs, np.int32).T
+        ends = [(place[m], n) for n, one in enumerate(shown) for m in one.makers if m in place]
+        for side, found in enumerate(zip(*ends[:edges], strict=True)):
+            seen[side, : len(found)] = found
         kinds = np.zeros(actions, np.int32)
         near = np.zeros((actions, _ANCHORS), np.int32)
         for row, (action, site) in enumerate(list(legal.items())[:actions]):
-            kinds[row] = transform_code(action.transform)
+            kinds[row] = _kind(action.transform)
             around = [place[n] + 1 for n in site.match.nodes.values() if n in place][:_ANCHORS]
             near[row, : len(around)] = around
         operators = np.zeros(most, np.int32)
-        operators[: len(nodes)] = [_code(n.op_type, n.domain) for n in nodes]
+        operators[: len(nodes)] = [one.code for one in shown]
         whole = np.zeros((most, len(NODE_COLUMNS)), np.float32)
         whole[: len(nodes)] = table
         return {
@@ -153,6 +164,7 @@ class Rewriting:
             shared += 1
         for _ in self._at[shared:]:
             self._engine.undo()
+            self._forget()
         self._moved(wanted[:shared])
         for action in wanted[shared:]:
             found = next((s for s in self._engine.sites() if s.action == action), None)
@@ -163,34 +175,38 @@ class Rewriting:
 
     def _moved(self, at: tuple[Action, ...]) -> None:
         self._at, self._sites, self._drawn = at, None, None
+        self._forget()
+
+    def _forget(self) -> None:
+        """Of nodes that make or read what the latest edit concerned."""
+        for value in self._engine.concerned:
+            maker = value.producer()
+            if maker is not None:
+                self._seen.pop(maker, None)
+            for user, _ in value.uses():
+                self._seen.pop(user, None)
 
     def _table(self) -> tuple[list[ir.Node], Row]:
         """Nodes in graph order and their rows; made once between two rewrites."""
         if self._drawn is None:
             nodes = list(self._engine.model.graph)
-            found = np.zeros((len(nodes), len(NODE_COLUMNS)), np.float32)
-            for index, node in enumerate(nodes):
-                found[index] = self._row(node)
+            rows = [self._shown(node).row for node in nodes]
+            found = np.array(rows, np.float32).reshape(len(nodes), len(NODE_COLUMNS))
             found[:, _DEPTH] = (np.arange(len(nodes)) + 1) / max(len(nodes), 1)
             self._drawn = nodes, found
         return self._drawn
 
-    def _row(self, node: ir.Node) -> Row:
-        """Kept while inputs, attributes, shapes and the number of users are the same."""
-        parts = (
-            *node.inputs,
-            *node.attributes.values(),
-            *(value.shape for value in node.outputs),
-            sum(len(value.uses()) for value in node.outputs),
-        )
-        held = self._rows.get(node)
-        if held is not None and held[0] == parts:
-            return held[1]
-        values = [v for v in (*node.inputs, *node.outputs) if v is not None and v.shape is not None]
-        shapes = {v.name or "": _sizes(v) for v in values}
-        row = np.array(node_row(node, shapes), np.float32)
-        self._rows[node] = parts, row
-        return row
+    def _shown(self, node: ir.Node) -> _Seen:
+        held = self._seen.get(node)
+        if held is None:
+            around = [v for v in (*node.inputs, *node.outputs) if v is not None]
+            shapes = {v.name or "": _sizes(v) for v in around if v.shape is not None}
+            row = np.array(node_row(node, shapes), np.float32)
+            read = dict.fromkeys(v for v in node.inputs if v is not None)
+            makers = tuple(maker for v in read if (maker := v.producer()) is not None)
+            held = _Seen(_code(node.op_type, node.domain), row, makers)
+            self._seen[node] = held
+        return held
 
 
 @cache
@@ -198,14 +214,10 @@ def _code(operator: str, domain: str) -> int:
     return operator_code(operator, domain)
 
 
+@cache
+def _kind(transform: str) -> int:
+    return transform_code(transform)
+
+
 def _sizes(value: ir.Value) -> tuple[int, ...]:
     return tuple(size if isinstance(size, int) else 1 for size in value.shape or ())
-
-
-def _edges(place: Mapping[ir.Node, int]) -> list[tuple[int, int]]:
-    return [
-        (place[maker], index)
-        for node, index in place.items()
-        for value in dict.fromkeys(node.inputs)
-        if value is not None and (maker := value.producer()) is not None and maker in place
-    ]

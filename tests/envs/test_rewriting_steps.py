@@ -1,10 +1,13 @@
 """Exact rewrites as steps on a live graph: the exam, and the same bytes after going back."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from edgeopt import envs
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing import environment_exam
+from edgeopt.testing.environment_exam import equal
 from edgeopt.testing.graphs import Builder
 from edgeopt.testing.transform_exam import opened
 from edgeopt.transforms.rewriting import Rewriting
@@ -59,3 +62,22 @@ def test_going_back_gives_the_same_bytes():
     assert to_bytes(model) != start
     assert steps.legal(steps.empty())
     assert to_bytes(model) == start
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 1000)), min_size=1, max_size=8))
+def test_a_graph_is_observed_as_if_it_had_just_been_given(does):
+    """Rewrites and ways back, in any order: what is kept of nodes is what a new space says."""
+    steps = space(graph())
+    path = [steps.empty()]
+    for forth, number in does:
+        legal = steps.legal(path[-1])
+        if forth and legal:
+            longer = steps.then(path[-1], legal[number % len(legal)])
+            path += [] if isinstance(longer, str) else [longer]
+        else:
+            path = path[: max(len(path) - 1 - number % 2, 1)]
+        found, wanted = steps.observe(path[-1]), space(graph())
+        assert steps.legal(path[-1]) == wanted.legal(path[-1])
+        assert equal(found, wanted.observe(path[-1]))
+        assert steps.static_cost(path[-1]) == wanted.static_cost(path[-1])

@@ -55,6 +55,8 @@ class Engine:
         self.model = model
         self.looked_at = 0
         """How many times a rule was tried at a node: what finding sites costs."""
+        self.concerned: tuple[ir.Value, ...] = ()
+        """Values whose making, reading or type the last rewrite or its undoing changed."""
         self._editor = Recorder(model)
         self._version = model.graph.opset_imports.get("", 1)
         self._rules = tuple(rule for rule in rules if rule.opset <= self._version)
@@ -75,7 +77,9 @@ class Engine:
     def sites(self) -> tuple[Site, ...]:
         """Every site, rule by rule, in graph order; of siblings that differ in order the first."""
         order = {rule: index for index, rule in enumerate(self._rules)}
-        place = {node: index for index, node in enumerate(self.model.graph.all_nodes())}
+        graph = self.model.graph
+        nodes = graph.all_nodes() if self._editor.bodies else graph
+        place = {node: index for index, node in enumerate(nodes)}
         found = list(self._all())
         found.sort(key=lambda site: (order[site.match.rule], place[site.match.root]))
         return tuple(_without_mirrored(found))
@@ -107,7 +111,7 @@ class Engine:
         if refused:
             self._editor.undo(mark)
             return Rejection(reason=refused, nodes=(node.name or "",))
-        touched = tuple(self._editor.touched)
+        touched = self.concerned = tuple(self._editor.touched)
         self._steps.append(_Step(mark, touched))
         self._look_around(touched)
         return None
@@ -120,6 +124,7 @@ class Engine:
         """
         step = self._steps.pop()
         self._editor.undo(step.mark)
+        self.concerned = step.touched
         self._look_around(step.touched)
 
     def settle(self, limit: int = 10_000) -> tuple[Action, ...]:
