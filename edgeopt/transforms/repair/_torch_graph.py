@@ -1,8 +1,8 @@
-"""`TorchGraph`: a float graph that torch runs and differentiates, its weights by initializer name.
+"""`TorchGraph`: a graph that torch runs and differentiates, its weights by initializer name.
 
 The graph is interpreted node by node and never re-exported: what training changes goes back into
-the initializers that it came from. Before anyone trains it, `check` compares every output with
-the runtime's.
+the initializers that it came from, also where these are codes of a quantized graph. Before anyone
+trains it, `check` compares every output with the runtime's.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +16,7 @@ from edgeopt.core.data import Feed
 from edgeopt.graph.editor import array_of
 from edgeopt.graph.runtime import observe
 from edgeopt.transforms.repair._torch import torch
+from edgeopt.transforms.repair._torch_codes import coded_weights, holds_codes
 from edgeopt.transforms.repair._torch_layers import IMAGE, Uncovered
 from edgeopt.transforms.repair._torch_operators import operator_of
 
@@ -23,14 +24,14 @@ Array = npt.NDArray[Any]
 TOLERANCE = 1e-3
 """Of the largest output: float32 sums in another order through a whole net; a wrong operator is
 off by far more."""
+_CODED_TOLERANCE = 0.05
+"""Of the mean size of an output, on average: a sum in another order moves single codes by one."""
 _TRAINED: Mapping[str, tuple[int, ...]] = {
     **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul"), (0, 1, 2)),
     **dict.fromkeys(("LayerNormalization", "InstanceNormalization", "BatchNormalization"), (1, 2)),
     **dict.fromkeys(("Add", "PRelu"), (0, 1)),
     "LSTM": (1, 2, 3),
 }
-_FAKE = ("Conv", "Gemm", "MatMul")
-_LEVELS = 255.0
 
 
 class TorchGraph:
@@ -38,33 +39,37 @@ class TorchGraph:
 
     Args:
         model: Sorted, without subgraphs.
-        fake: Whether weights and activations of Conv, Gemm and MatMul are rounded to eight bits
-            on the way, gradients passing as if they were not.
 
     Attributes:
-        weights: What may be trained, by initializer name.
+        weights: What may be trained, by initializer name; of codes the weights they stand for.
 
     Raises:
         Uncovered: A node cannot be computed; names its operator.
     """
 
-    def __init__(self, model: ir.Model, *, fake: bool = False) -> None:
+    def __init__(self, model: ir.Model) -> None:
         self._nodes = [
             (node, operator_of(node)) for node in model.graph if node.op_type != "Constant"
         ]
         self.outputs = [value.name or "" for value in model.graph.outputs]
-        self._fake = fake
-        self._ranges: dict[str, tuple[float, float]] = {}
         self.weights: dict[str, Any] = {}
         self._constants: dict[str, Any] = {}
+        self._coded = dict(coded_weights(model.graph, _TRAINED))
         trained = _trained(model.graph)
         for name, value in _constants_of(model.graph):
-            tensor = _tensor(np.array(array_of(value)))
-            if name in trained:
-                self.weights[name] = tensor.requires_grad_()
+            array = np.array(array_of(value))
+            if name in self._coded:
+                self.weights[name] = _tensor(self._coded[name].decoded(array)).requires_grad_()
+            elif name in trained:
+                self.weights[name] = _tensor(array).requires_grad_()
             else:
-                self._constants[name] = tensor
+                self._constants[name] = _tensor(array)
         self._last = _last_uses(model.graph)
+
+    @property
+    def is_coded(self) -> bool:
+        """Whether weights are codes of integers."""
+        return bool(self._coded)
 
     def run(self, feed: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
         """Tensors of named values.
@@ -74,10 +79,10 @@ class TorchGraph:
         """
         wanted = set(names)
         values: dict[str, Any] = {**self._constants, **self.weights, **feed}
+        for name, coded in self._coded.items():
+            values[name] = coded.rounded(self.weights[name])
         for index, (node, operator) in enumerate(self._nodes):
             inputs = [None if v is None else values[v.name or ""] for v in node.inputs]
-            if self._fake and node.op_type in _FAKE:
-                inputs = self._rounded(node, inputs)
             made = operator(node, inputs)
             for value, tensor in zip(node.outputs, made, strict=False):
                 values[value.name or ""] = tensor
@@ -90,38 +95,21 @@ class TorchGraph:
         """The weights as they are now."""
         return {name: w.detach().numpy().copy() for name, w in self.weights.items()}
 
+    def initializers(self) -> dict[str, Array]:
+        """The same as the graph holds them: some as codes."""
+        found = self.arrays()
+        return {n: self._coded[n].encoded(a) if n in self._coded else a for n, a in found.items()}
+
     def load(self, arrays: Mapping[str, Array]) -> None:
         """Take over weights."""
         with torch().no_grad():
             for name, array in arrays.items():
                 self.weights[name].copy_(torch().from_numpy(np.array(array)))
 
-    def _rounded(self, node: ir.Node, inputs: list[Any]) -> list[Any]:
-        """The first two inputs, rounded: an activation by its range, a weight by its channels."""
-        found = list(inputs)
-        for index, value in enumerate(node.inputs[:2]):
-            name = "" if value is None else value.name or ""
-            if name in self.weights:
-                found[index] = _fake_weight(inputs[index], _channel_axis(node))
-            elif inputs[index] is not None and inputs[index].dtype.is_floating_point:
-                found[index] = self._fake_activation(name, inputs[index])
-        return found
-
-    def _fake_activation(self, name: str, x: Any) -> Any:
-        low, high = self._ranges.get(name, (0.0, 0.0))
-        seen = x.detach()
-        low, high = min(low, float(seen.min())), max(high, float(seen.max()))
-        self._ranges[name] = (low, high)
-        step = (high - low) / _LEVELS or 1.0
-        zero = round(-low / step)
-        codes = torch().clamp(torch().round(x / step) + zero, 0, _LEVELS)
-        inside = torch().clamp(x, low, high)
-        return inside + ((codes - zero) * step - inside).detach()
-
 
 def check(graph: TorchGraph, model: ir.Model, feeds: Sequence[Feed]) -> str:
     """Why torch's outputs are not the runtime's; empty where they are."""
-    names = graph.outputs
+    names, coded = graph.outputs, holds_codes(model.graph)
     try:
         with torch().no_grad():
             found = [graph.run(tensors(feed), names) for feed in feeds]
@@ -132,7 +120,7 @@ def check(graph: TorchGraph, model: ir.Model, feeds: Sequence[Feed]) -> str:
     for one, wanted in zip(found, observe(model, names, feeds), strict=True):
         for name in names:
             expected, made = wanted[name], one[name].numpy()
-            if expected.shape != made.shape or _is_off(expected, made):
+            if expected.shape != made.shape or _is_off(expected, made, coded):
                 return f"torch computes another {name!r} than the runtime"
     return ""
 
@@ -150,24 +138,14 @@ def _tensor(array: Array) -> Any:
     return made.contiguous(memory_format=torch().channels_last)
 
 
-def _is_off(expected: Array, made: Array) -> bool:
+def _is_off(expected: Array, made: Array, coded: bool) -> bool:
     if expected.dtype.kind != "f":
-        return float((expected != made).mean()) > TOLERANCE
+        return float((expected != made).mean()) > (_CODED_TOLERANCE if coded else TOLERANCE)
+    if coded:
+        off = float(np.abs(expected - made).mean())
+        return off > _CODED_TOLERANCE * max(float(np.abs(expected).mean()), 1e-3)
     error = float(np.abs(expected - made).max(initial=0.0))
     return error > TOLERANCE * max(float(np.abs(expected).max(initial=0.0)), 1e-3)
-
-
-def _fake_weight(weight: Any, axis: int) -> Any:
-    others = tuple(i for i in range(weight.ndim) if i != axis % weight.ndim)
-    step = weight.detach().abs().amax(others, keepdim=True) / 127.0
-    step = torch().where(step > 0, step, torch().ones_like(step))
-    return weight + (torch().round(weight / step) * step - weight).detach()
-
-
-def _channel_axis(node: ir.Node) -> int:
-    if node.op_type == "Conv":
-        return 0
-    return 0 if node.op_type == "Gemm" and node.attributes.get_int("transB", 0) else -1
 
 
 def _trained(graph: ir.Graph) -> set[str]:

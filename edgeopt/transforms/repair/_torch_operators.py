@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from edgeopt.transforms.local_rule import floating, integer, integers, word
 from edgeopt.transforms.repair._torch import torch
+from edgeopt.transforms.repair._torch_codes import dequantize, quantize
 from edgeopt.transforms.repair._torch_layers import (
     IMAGE,
     Operator,
@@ -373,6 +374,8 @@ OPERATORS: dict[str, Operator] = {
     "Resize": _resize,
     "Upsample": _resize,
     "ArgMax": _arg_max,
+    "QuantizeLinear": quantize,
+    "DequantizeLinear": dequantize,
     "LSTM": _lstm,
 }
 DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})

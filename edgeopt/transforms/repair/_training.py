@@ -57,6 +57,7 @@ class Training:
         tell: Told how far it is.
         kept: Where an unfinished training is written; None nowhere.
         steps_most: It ends after so many, whatever time is left.
+        rate: Of learning, at its height.
     """
 
     student: TorchGraph
@@ -68,6 +69,7 @@ class Training:
     tell: Callable[[str], None]
     kept: Path | None = None
     steps_most: int = STEPS_MOST
+    rate: float = RATE
 
     def __post_init__(self) -> None:
         held = min(max(len(self.feeds) // _FRESH_SHARE, 1), _FRESH_MOST)
@@ -77,7 +79,7 @@ class Training:
         self._step, self._used, self._since = 0, 0.0, 0
         self._begun_s = time.monotonic()
         self._optimizer = torch().optim.AdamW(
-            list(self.student.weights.values()), lr=RATE, weight_decay=0.0
+            list(self.student.weights.values()), lr=self.rate, weight_decay=0.0
         )
 
     def run(self) -> float:
@@ -125,7 +127,7 @@ class Training:
     def _one(self, broadener: Broadener) -> None:
         """One step."""
         for group in self._optimizer.param_groups:
-            group["lr"] = RATE * _schedule(self._progress())
+            group["lr"] = self.rate * _schedule(self._progress())
         # Drawn by the step's number: a training that goes on sees what it would have seen.
         chosen = np.random.default_rng(self._step).integers(len(self._own), size=BATCH)
         feeds = [broadener.variant(self._own[int(index)]) for index in chosen]

@@ -1,0 +1,81 @@
+"""`Distil`: train the weights of a graph to say what another graph says; see `distil`."""
+
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from edgeopt.core.action import Action
+from edgeopt.graph.editor import Editor
+from edgeopt.graph.write import to_bytes
+from edgeopt.transforms.base import Evidence, Offer, Rejection
+from edgeopt.transforms.repair._repair import Fitting, Refused, Repair
+from edgeopt.transforms.repair._torch import is_installed
+
+SAMPLES = 4096
+_CHECKED = 2
+_LEAST_SECONDS = 10.0
+_RATES = {True: 1e-3, False: 2e-4}
+"""By whether the net is float: one that was only rounded is near where it should be."""
+
+
+def distilled(fitting: Fitting) -> None:
+    """Train, and put the weights that came out."""
+    # torch takes seconds to import, and only the extra `rl` has it.
+    from edgeopt.transforms.repair._loss import heads, taps
+    from edgeopt.transforms.repair._teacher import Teacher
+    from edgeopt.transforms.repair._torch import one_thread
+    from edgeopt.transforms.repair._torch_graph import TorchGraph, check
+    from edgeopt.transforms.repair._torch_layers import Uncovered
+    from edgeopt.transforms.repair._training import STEPS_MOST, Training, identity
+
+    model, given, action = fitting.model, fitting.reference, fitting.action
+    with one_thread():
+        try:
+            student = TorchGraph(model)
+        except Uncovered as error:
+            raise Refused(f"torch has no {error} here") from error
+        found = check(student, model, fitting.feeds[:_CHECKED])
+        if found:
+            raise Refused(found)
+        ends, between = heads(given, model), taps(given, model)
+        folder = fitting.evidence.unfinished
+        name = "" if folder is None else identity(to_bytes(model), action.bare().text.encode())
+        Training(
+            student=student,
+            teacher=Teacher(given, [*(head.name for head in ends), *between]),
+            ends=ends,
+            between=between,
+            feeds=fitting.feeds,
+            seconds=float(action.get("seconds")),
+            steps_most=int(action.get("steps", STEPS_MOST)),
+            tell=fitting.evidence.tell,
+            kept=None if folder is None else folder / f"distil-{name}.state",
+            rate=_RATES[not student.is_coded],
+        ).run()
+    for weight, array in student.initializers().items():
+        fitting.constants.put(model.graph.initializers[weight], array)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distil(Repair):
+    """A repair that trains; offered where torch is there and the study has time for it."""
+
+    def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
+        """One action, which says its price."""
+        able = offer.data and offer.distil_s >= _LEAST_SECONDS and is_installed()
+        if not able or not self.able(model.graph):
+            return ()
+        seconds = float(round(offer.distil_s))
+        made = Action.of(
+            self.name, "*", version=self.version, samples=self.samples, seconds=seconds
+        )
+        return (made,)
+
+    def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
+        """As every repair; a replay with its artifact needs no torch."""
+        held = action.artifact("constants")
+        stored = None if held is None else evidence.recall(held)
+        if stored is None and not is_installed():
+            return Rejection(reason="torch is not installed: pip install 'edgeopt[rl]'")
+        # Not super(): dataclasses with slots are made anew, and it would not find its class.
+        return Repair.apply(self, editor, action, evidence)
