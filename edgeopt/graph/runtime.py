@@ -113,13 +113,17 @@ class Session:
         """One inference; all outputs, or the named ones.
 
         Raises:
-            RuntimeFailure: The feed does not fit, or an operator fails.
+            RuntimeFailure: The feed does not fit, an operator fails, or an optional output holds
+                nothing.
         """
         names = list(self.outputs if outputs is None else outputs)
         try:
             found: list[Any] = self._session.run(names, dict(feed))
         except _ERRORS as error:
             raise self._failure("the model does not run", error) from error
+        empty = next((name for name, v in zip(names, found, strict=True) if v is None), None)
+        if empty is not None:
+            raise RuntimeFailure(f"output {empty!r} holds nothing on this feed", where=self._where)
         return dict(zip(names, found, strict=True))
 
     def end_profile(self) -> Path:

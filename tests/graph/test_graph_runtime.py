@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import helper
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.errors import ModelError
@@ -159,3 +161,17 @@ def test_check_refuses_a_missing_attribute() -> None:
     b.node("Cast", ["x"], "y")
     with pytest.raises(ModelError, match="to"):
         check(graphs.as_graph(b.model([("x", "float32", (2,))], [("y", "int64", (2,))])))
+
+
+def test_an_output_that_holds_nothing_is_one_sentence() -> None:
+    """An optional without a value is no array that anybody could compare."""
+    tensor = helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [2])
+    given = helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [2])
+    node = helper.make_node("Optional", [], ["y"], type=tensor)
+    made = helper.make_value_info("y", helper.make_optional_type_proto(tensor))
+    graph = helper.make_graph([node], "g", [given], [made])
+    opsets = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    session = Session(model.SerializeToString())
+    with pytest.raises(RuntimeFailure, match="'y' holds nothing"):
+        session.run({"x": np.zeros(2, np.float32)})
