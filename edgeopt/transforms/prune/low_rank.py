@@ -12,6 +12,7 @@ right. The factors are an artifact: a replay uses the stored ones. Must not fire
 saved.
 """
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ import onnx_ir as ir
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of, new_node
 from edgeopt.transforms.base import Evidence, Offer, Rejection
-from edgeopt.transforms.calibration.moments import Moments
+from edgeopt.transforms.calibration.moments import KEPT_BYTES, WIDEST, Moments, Wanted
 from edgeopt.transforms.local_rule import floating, integer, producer_of, refuse, set_constant
 
 SHARES = (0.3, 0.5)
@@ -30,6 +31,8 @@ SHARES = (0.3, 0.5)
 _MOST = 0.6
 _RIDGE = 1e-4
 _LEAST_WIDTH = 64
+_BESIDE = 0.5
+"""Of the memory for moments, what those of other layers may take."""
 _FACTORS = ("out", "in")
 
 Array = npt.NDArray[Any]
@@ -173,12 +176,24 @@ def _factors(
     source = layer.node.inputs[0]
     assert source is not None, "layers read something"
     wanted = (source.name or "", layer.axis)
-    seen = evidence.moments(model, [wanted], products=True).get(wanted)
+    seen = evidence.moments(model, _read(model, wanted, layer), products=True).get(wanted)
     if seen is None or seen.products is None or len(seen.total) != layer.matrix.shape[1]:
         return None
     outward, inward = truncated(layer.matrix.astype(np.float64), seen, rank)
     kept = {"out": outward.astype(np.float32), "in": inward.astype(np.float32)}
     return kept["out"], kept["in"], evidence.keep(kept)
+
+
+def _read(model: ir.Model, first: Wanted, layer: _Layer) -> list[Wanted]:
+    """What this layer reads, and what others do: they are looked at in one pass over samples."""
+    found = {first: layer.matrix.shape[1]}
+    for other in filter(None, map(_layer, model.graph)):
+        source, (out, given) = other.node.inputs[0], other.matrix.shape
+        if source is not None and min(out, given) >= _LEAST_WIDTH and given <= WIDEST:
+            found.setdefault((source.name or "", other.axis), given)
+    products = itertools.accumulate(8 * given**2 for given in found.values())
+    pairs = zip(found, products, strict=True)
+    return [one for one, held in pairs if one == first or held <= _BESIDE * KEPT_BYTES]
 
 
 def truncated(matrix: Array, seen: Moments, rank: int) -> tuple[Array, Array]:
