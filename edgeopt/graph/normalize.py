@@ -31,6 +31,7 @@ from edgeopt.graph.training import in_training_mode
 from edgeopt.graph.write import copy_of, to_proto
 
 _NOTES = "edgeopt.notes"
+_HELD_FROM_BYTES = 4096
 UNNAMED = frozenset({"", "?", "None", "unk"})
 """What exporters write for a free dimension without a name: two of these need not be equal."""
 
@@ -76,6 +77,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
         pass
     drop_unused(work)
     sort(work)
+    hold_arrays(work)
     try:
         infer_shapes(work)
         fold_known_sizes(work)
@@ -83,6 +85,23 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
         said.append(error.what)
     work.meta[_NOTES] = tuple(said)
     return work
+
+
+def hold_arrays(graph: ir.Model) -> None:
+    """Read constants out of their messages, in place: one in a message is copied at every look."""
+    for part in (graph.graph, *graph.graph.subgraphs()):
+        for value in part.initializers.values():
+            tensor = value.const_value
+            if not isinstance(tensor, ir.TensorProtoTensor) or tensor.dtype == ir.DataType.STRING:
+                continue
+            if tensor.nbytes >= _HELD_FROM_BYTES:
+                value.const_value = ir.Tensor(
+                    tensor.numpy(),
+                    dtype=tensor.dtype,
+                    name=tensor.name,
+                    doc_string=tensor.doc_string,
+                    metadata_props=dict(tensor.metadata_props),
+                )
 
 
 def notes(graph: ir.Model) -> tuple[str, ...]:
