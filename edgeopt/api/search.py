@@ -263,7 +263,13 @@ class Lane:
 
         def conclude(bench: Bench) -> Trial:
             trial = bench.concluded(
-                prepared, outcome, protocol, strategy=strategy, label=label, complete=complete
+                prepared,
+                outcome,
+                protocol,
+                strategy=strategy,
+                label=label,
+                complete=complete,
+                promising=self.book.would_enter,
             )
             return self._added(trial, prepared)
 
