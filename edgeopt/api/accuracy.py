@@ -28,6 +28,8 @@ from edgeopt.graph.runtime import Session
 Run = Callable[[Feed], Mapping[str, npt.NDArray[Any]]]
 PROBE_SAMPLES = 512
 """A probe looks for a collapse, not for tenths of a point: so many samples tell."""
+GUARD_SAMPLES = 96
+"""Of search samples under each shift, for what would enter the front."""
 
 
 class PairedAccuracy(ABC):
@@ -39,6 +41,9 @@ class PairedAccuracy(ABC):
         name: Of the metric.
         probes: Shift probes, shortened.
         model: The user's file.
+
+    Attributes:
+        guards: Search samples under shifts, shortened.
     """
 
     def __init__(
@@ -54,6 +59,7 @@ class PairedAccuracy(ABC):
         self.metric = metric
         self.name = name
         self.probes = probes
+        self.guards = tuple(part.take(GUARD_SAMPLES) for part in data.guards)
 
     @abstractmethod
     def baseline(self, part: Part) -> Scored:

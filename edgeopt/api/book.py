@@ -61,6 +61,13 @@ class TrialBook:
         """The front of a device, of all that is stored."""
         return front_of(self.trials(), self.objectives(device), device)
 
+    def would_enter(self, trial: Trial) -> bool:
+        """Whether the front of its device would hold a trial that is not stored yet."""
+        found = [*self.trials(), trial]
+        numbered = replace(trial, number=len(found))
+        front = front_of([*found[:-1], numbered], self.objectives(trial.device), trial.device)
+        return any(member is numbered for member in front.members)
+
     def find(self, key: str, device: str, protocol: str) -> Trial | None:
         """The latest trial of a candidate, whatever came of it."""
         with self._lock:

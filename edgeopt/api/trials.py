@@ -2,13 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from edgeopt.api import screening
+from edgeopt.api import screening, shifts
 from edgeopt.api.accuracy import PairedAccuracy
 from edgeopt.api.costs import learn_costs
 from edgeopt.api.device import Device
@@ -16,7 +16,7 @@ from edgeopt.api.emulated import warnings_of
 from edgeopt.api.workspace import Workspace
 from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.data import Part
-from edgeopt.core.measurement import Failure, Measurement, Value, Verdict
+from edgeopt.core.measurement import Failure, Measurement, Value
 from edgeopt.core.model import Model
 from edgeopt.core.trial import Trial
 from edgeopt.errors import DataError, ModelError, WrongOutputError
@@ -59,6 +59,10 @@ class Prepared:
     host_s: float = 0.0
     lowered: str = ""
     hopeless: Value | None = None
+
+
+def _never(_: Trial) -> bool:
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +212,13 @@ class Bench:
         strategy: str,
         label: str = "",
         complete: bool = False,
+        promising: Callable[[Trial], bool] = _never,
     ) -> Trial:
         """Score what was measured: the host's part after a measurement. The number is 0.
 
         Args:
             complete: Also score the test part and the shift probes.
+            promising: Whether shifted search samples are worth a look too.
         """
         start = time.monotonic()
         file, built = prepared.file, prepared.built
@@ -234,7 +240,11 @@ class Bench:
             scored if isinstance(scored, Failure) else _with_values(found, scored)
         )
         if complete and isinstance(result, Measurement):
-            result = self._judge_shifts(result)
+            result = shifts.judged(self.accuracy, result, self.allowed_drop)
+        elif isinstance(result, Measurement) and promising(replace(trial, outcome=result)):
+            result = shifts.guarded(
+                self.accuracy, file, prepared.candidate.runtime, result, self.allowed_drop
+            )
         host_s = prepared.host_s + time.monotonic() - start
         return replace(trial, outcome=result, host_s=host_s)
 
@@ -316,31 +326,6 @@ class Bench:
             scored = accuracy.evidence(file.path, part, file.digest, settings)
         return accuracy.value(scored, part)
 
-    def _judge_shifts(self, found: Measurement) -> Measurement | Failure:
-        """A failure where a shift probe loses beyond the bound; a miss on the test part is flagged.
-
-        The test part never selects: its miss is said, and the verdict stays.
-        """
-        accuracy = self.accuracy
-        if accuracy is None:
-            return found
-        parts = {f"@{probe.name}": probe for probe in accuracy.probes}
-        parts["_test"] = accuracy.data.test
-        verdict = found.verdict
-        for key, value in found.values.items():
-            for suffix, part in parts.items():
-                base = accuracy.baseline(part).value
-                if not key.endswith(suffix) or not _beyond(value, base, self.allowed_drop):
-                    continue
-                loss = (
-                    f"{key} is {100 * (base - value.value):.1f} points below the given model's "
-                    f"{100 * base:.1f} %"
-                )
-                if suffix != "_test":
-                    return Failure(stage="shift", reason=f"{loss}{_speed(found)}")
-                verdict = verdict & Verdict(reasons=(loss,))
-        return replace(found, verdict=verdict)
-
 
 def _circumstances(device: Device) -> Mapping[str, str]:
     """What a reader of a device's numbers must know about it."""
@@ -358,21 +343,6 @@ def _much_slower(outcome: Outcome) -> bool:
     if latency is None or latency.samples is None or not latency.samples.baseline:
         return False
     return latency.samples.ratio.low > MUCH_SLOWER
-
-
-def _speed(found: Measurement) -> str:
-    """What a refused candidate would have brought, for a reader who can mend the shift."""
-    latency = found.values.get("latency")
-    if latency is None or latency.samples is None or not latency.samples.baseline:
-        return ""
-    ratio = latency.samples.ratio
-    return f" (time ratio {ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}])"
-
-
-def _beyond(value: Value, baseline: float, allowed: Drop) -> bool:
-    """Whether the drop is larger than allowed and larger than chance explains."""
-    beyond = value.value < allowed.floor(baseline)
-    return beyond and value.interval is not None and value.interval.high < baseline
 
 
 def _with_values(found: Measurement, more: Mapping[str, Value]) -> Measurement:

@@ -5,6 +5,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from edgeopt.api.screening import AS
+from edgeopt.api.shifts import UNDER
 from edgeopt.api.trials import Bench, Prepared
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.measurement import Failure
@@ -109,7 +110,8 @@ def line_of(trial: Trial, left_s: float) -> str:
         words.append("not timed")
     for name in ("accuracy", "agreement"):
         if name in values:
-            words.append(f"{100 * values[name].value:.2f} %")
+            under = values[name].note.removeprefix(UNDER) if UNDER in values[name].note else ""
+            words.append(f"{100 * values[name].value:.2f} %" + f" under {under}" * bool(under))
     words += ["(same lowered graph)"] * (AS in trial.outcome.environment)
     if trial.outcome.verdict.status != "valid":
         words.append(trial.outcome.verdict.status)

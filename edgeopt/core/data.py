@@ -67,6 +67,8 @@ class DataSet:
         notes: What a reader of results must know about the data, one sentence each.
         broad: Calibration samples under the built-in shifts, for ranges that hold on them too;
             None where none fits. Without targets.
+        guards: Search samples under the built-in shifts: what steers a search away from what the
+            probes would refuse, so that these never select.
     """
 
     digest: str
@@ -79,6 +81,7 @@ class DataSet:
     metric: str = ""
     notes: tuple[str, ...] = ()
     broad: Part | None = None
+    guards: tuple[Part, ...] = ()
 
     @property
     def labelled(self) -> bool:

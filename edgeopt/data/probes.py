@@ -5,7 +5,7 @@ that gained 2.4 points on fresh items lost 11.5 on shifted ones.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +61,16 @@ def built_in_probes(
     _require(chosen, shifts, subject.kind)
     probes = tuple(_shifted(test, name, shifts[name], subject, options.seed) for name in chosen)
     return probes, ()
+
+
+def built_in_guards(search: Part, model: Model, options: DataOptions) -> tuple[Part, ...]:
+    """The same shifts of search samples, under names of their own.
+
+    Raises:
+        DataError: As `built_in_probes`.
+    """
+    found, _ = built_in_probes(search, model, options)
+    return tuple(replace(part, name=f"search under {part.name}") for part in found)
 
 
 def broadened(calibration: Part, model: Model, options: DataOptions) -> Part | None:
