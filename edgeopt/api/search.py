@@ -322,7 +322,8 @@ class Lane:
         return self.host.build(self.bench.screened, candidate, judged=judged)
 
     def _on_device(self, prepared: Prepared, protocol: Protocol) -> Outcome | Failure:
-        """Measure, on a device that may go away meanwhile; once more where it was disturbed.
+        """Measure, on a device that may go away meanwhile; once more where it was disturbed, and
+        where a process was ended: what happens twice is the candidate's doing.
 
         Raises:
             DeviceError: It stays away, or cannot do what was asked.
@@ -335,10 +336,12 @@ class Lane:
             except ConnectionLostError as error:
                 self.reopened(bench, error)
                 continue
-            if not (again and of_the_moment(outcome) and self.left_s() > 0):
+            ended = isinstance(outcome, Failure)
+            if not (again and of_the_moment(outcome) and (ended or self.left_s() > 0)):
                 return outcome
             again = False
-            self.progress(f"{self.device}: the machine was too busy; measuring this one again")
+            why = "its process was ended" if ended else "the machine was too busy"
+            self.progress(f"{self.device}: {why}; measuring this one again")
 
     def reopened(self, lost: Bench, error: ConnectionLostError) -> None:
         """Open the device again, unless another thread of this lane already did."""
@@ -352,10 +355,12 @@ class Lane:
 
 
 def of_the_moment(outcome: Outcome | Failure) -> bool:
-    """Whether a measurement is invalid by what else the machine did just then.
+    """Whether a measurement is invalid, or was ended, by what else the machine did just then.
 
     What the runtime made of the model (all of it fell back to another provider) stays as it is.
     """
-    if isinstance(outcome, Failure) or outcome.verdict.status != "invalid":
+    if isinstance(outcome, Failure):
+        return outcome.sudden
+    if outcome.verdict.status != "invalid":
         return False
     return any(reason.startswith(_MOMENTARY) for reason in outcome.verdict.reasons)

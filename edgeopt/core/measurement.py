@@ -100,9 +100,12 @@ class Failure:
         reason: One sentence a person understands.
         device_s: Seconds that a device spent until then; no part of what failed.
         overhead: What of them was no measuring.
+        sudden: Whether its process ended without an answer (a signal, memory). The device may
+            have done that as well: once is no verdict on the candidate.
     """
 
     stage: str
     reason: str
     device_s: float = field(default=0.0, compare=False)
     overhead: Overhead = field(default=Overhead(), compare=False)
+    sudden: bool = False

@@ -9,10 +9,11 @@ relative to the baseline; the scalar is the gain in utility for the episode's pr
 Over a real space a step rewrites, prunes or quantizes at one site of the graph as it is then; over
 a space of plans (`search.assigned`) it sets a choice, or many at once, and nothing is built.
 
-What could not be found out teaches nothing: where the evaluator's device is away, `step` raises
-and nothing has changed; where it cannot tell what a result costs (a child that was killed), the
-episode is truncated where it stood, with a reward of 0 and `info["unknown"]`. A learner that goes
-on from the value of that state takes no credit from it for the action.
+What could not be found out teaches nothing: where the evaluator cannot tell what a result costs
+(its device is away, a child was killed), the episode is truncated where it stood, with a reward of
+0 and `info["unknown"]`. A learner that goes on from the value of that state takes no credit from
+it for the action. Where the device is away three times in a row, `step` raises, and nothing has
+changed: to wait for it is not the learner's business.
 """
 
 import copy
@@ -27,8 +28,9 @@ import numpy.typing as npt
 from edgeopt.core.action import Action, Recipe
 from edgeopt.core.protocols import Evaluator, Space
 from edgeopt.envs import slots
+from edgeopt.envs.away import UNKNOWN, Away
 from edgeopt.envs.utility import Scalarization, utility
-from edgeopt.errors import InconclusiveError, UsageError
+from edgeopt.errors import UsageError
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -103,6 +105,7 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         self._fingerprint = np.asarray(fingerprint, dtype=np.float32)
         self._groups = slots.Groups(space.choices)
         self._fixed: dict[str, tuple[Array, Array]] = {}
+        self._away = Away()
         self._slots = _FIRST + max_actions
         self._metrics = len(evaluator.metrics)
         self._baseline = self._baseline_costs()
@@ -142,7 +145,8 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
 
         Raises:
             UsageError: Before `reset`, or after the episode's end.
-            DeviceError: The evaluator's device is away; the same step can be taken again.
+            DeviceError: The evaluator's device is away for the third time in a row; the same step
+                can be taken again.
         """
         before = self._now()
         if before.ended:
@@ -154,9 +158,10 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
             return self._told(before, before, terminated=True)
         try:
             after = self._after(before, int(action))
-        except InconclusiveError as error:
+        except UNKNOWN as error:
+            why = self._away.why(error)
             self._push(before, steps=steps, ended=True)
-            return self._told(before, before, truncated=True, unknown=str(error))
+            return self._told(before, before, truncated=True, unknown=why)
         if isinstance(after, str):
             refusing = replace(before, refused=before.refused | {int(action)})
             self._push(refusing, steps=steps, ended=truncated)
@@ -280,6 +285,7 @@ class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
         if isinstance(longer, str):
             return longer
         after = self._at(longer, before)
+        self._away.answered()
         return after if np.isfinite(after.relative).all() else "the result cannot be evaluated"
 
     def _relative(self, recipe: Recipe) -> Floats:

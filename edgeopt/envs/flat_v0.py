@@ -30,7 +30,8 @@ import numpy.typing as npt
 
 from edgeopt.core.action import Choice, Recipe
 from edgeopt.core.protocols import Evaluator, Space
-from edgeopt.errors import InconclusiveError, UsageError
+from edgeopt.envs.away import UNKNOWN, Away
+from edgeopt.errors import UsageError
 
 Floats = npt.NDArray[np.float32]
 Costs = Mapping[str, float]
@@ -135,6 +136,7 @@ class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
             for name in (self._reward.energy, self._reward.accuracy)
             if name not in evaluator.metrics
         )
+        self._away = Away()
         self._start = space.empty()
         self._base_graph = space.static_cost(self._start)
         self._base = self._costs(self._start)
@@ -159,14 +161,14 @@ class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
     ) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
         """One (operation, layer).
 
-        Where the evaluator cannot tell what the result costs (InconclusiveError), the episode is
-        truncated where it stood before, without reward or penalty, and `info["unknown"]` says
-        why: nothing follows from it for the action.
+        Where the evaluator cannot tell what the result costs (InconclusiveError, or a device that
+        is away), the episode is truncated where it stood before, without reward or penalty, and
+        `info["unknown"]` says why: nothing follows from it for the action.
 
         Raises:
             UsageError: After the episode's end.
-            DeviceError: The evaluator's device is away; nothing has changed, and the same step can
-                be taken again.
+            DeviceError: The evaluator's device is away for the third time in a row; nothing has
+                changed, and the same step can be taken again.
         """
         if self._ended:
             raise UsageError("the episode has ended", hint="call reset()")
@@ -174,8 +176,8 @@ class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
         before = self._now
         try:
             why = "" if operation in (SKIP, TERMINATE) else self._change(operation, layer)
-        except InconclusiveError as error:
-            return self._unknown(str(error))
+        except UNKNOWN as error:
+            return self._unknown(self._away.why(error))
         self._steps += 1
         self._last.appendleft((operation, layer))
         terminated = operation == TERMINATE
@@ -235,6 +237,7 @@ class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
 
     def _costs(self, recipe: Recipe) -> Costs:
         found = self._evaluator.costs(recipe)
+        self._away.answered()
         return dict(zip(self._evaluator.metrics, map(float, found), strict=True))
 
     def _gain(self, before: Costs, after: Costs) -> float:

@@ -15,6 +15,8 @@ from edgeopt.errors import DeviceError, EdgeOptError, ModelError
 _OF_THE_CANDIDATE = frozenset(
     {"load_failed", "run_failed", "bad_option", "crash", "oom", "timeout"}
 )
+_SUDDEN = frozenset({"crash", "oom"})
+"""Ends that something else on the device may have brought about."""
 COMPILING = frozenset({"TensorrtExecutionProvider", "OpenVINOExecutionProvider"})
 """Providers that build an engine when a session is opened: minutes, the first time."""
 BUILD_S = 3600.0
@@ -123,13 +125,14 @@ def _refusal(error: Mapping[str, str], device: str, verb: str) -> Exception:
     if code not in _OF_THE_CANDIDATE or blameless:
         return DeviceError(error["text"], where=device, hint=error["hint"])
     reason = f"{_WORDS[code]} ({phase or verb}): {error['text']}"
-    if phase.endswith("baseline"):
+    sudden = code in _SUDDEN
+    if phase.endswith("baseline") and not sudden:
         return ModelError(
             f"the baseline cannot be measured: {reason}",
             where=device,
             hint=error["hint"] or "check that the given model runs on this device",
         )
-    return CandidateError(Failure(stage=_stage(phase), reason=reason))
+    return CandidateError(Failure(stage=_stage(phase), reason=reason, sudden=sudden))
 
 
 def _stage(phase: str) -> str:

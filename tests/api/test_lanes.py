@@ -94,6 +94,7 @@ def _outcome(status, *reasons):
         (_outcome("suspect", "drift: the baseline changed"), False),
         (_outcome("valid"), False),
         (Failure(stage="load", reason="starved: of nothing"), False),
+        (Failure(stage="run", reason="ended by signal 9", sudden=True), True),
     ],
 )
 def test_what_a_busy_machine_spoilt_is_measured_once_more(outcome, again):

@@ -293,21 +293,45 @@ def pruning(env) -> int:
 
 
 def test_an_unreachable_device_is_no_reward():
-    """The step raises, nothing has changed, and the same step is taken when it is back."""
+    """Truncated where it stood, as if nothing had been asked; goes on when the device is back."""
     evaluator = Lost(ConnectionLostError("the board does not answer"))
     env = envs.make(ToySpace(sites=6), evaluator)
     env.reset(seed=0)
     env.step(2)
     before, mask, slot = env.state, env.action_masks(), pruning(env)
-    with pytest.raises(ConnectionLostError):
-        env.step(slot)
+    _, reward, terminated, truncated, info = env.step(slot)
+    assert (reward, terminated, truncated) == (0.0, False, True)
+    assert not info["vector_reward"].any()
+    assert "does not answer" in info["unknown"]
     assert env.state == before
-    assert np.array_equal(env.action_masks(), mask)
     evaluator.away = False
+    env.undo()
+    assert np.array_equal(env.action_masks(), mask)
     observation, reward, _, truncated, _ = env.step(slot)
     assert reward > 0
     assert not truncated
     assert observation["steps_left"] == pytest.approx(1 - 2 / 24)
+
+
+def test_a_device_that_stays_away_ends_no_episode_for_ever():
+    """The third time in a row it is the caller's error, and nothing has changed by it."""
+    evaluator = Lost(ConnectionLostError("the board does not answer"))
+    env = envs.make(ToySpace(sites=6), evaluator)
+    for _ in range(2):
+        env.reset(seed=0)
+        assert env.step(pruning(env))[3]
+    env.reset(seed=0)
+    before, mask, slot = env.state, env.action_masks(), pruning(env)
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError):
+            env.step(slot)
+    assert env.state == before
+    assert np.array_equal(env.action_masks(), mask)
+    evaluator.away = False
+    assert env.step(slot)[1] > 0
+    evaluator.away = True
+    env.undo()
+    assert "does not answer" in env.step(slot)[4]["unknown"]
 
 
 def test_a_killed_child_teaches_nothing():

@@ -195,17 +195,22 @@ class Lost(Judged):
 
 
 def test_an_unreachable_device_is_no_reward():
-    """The step raises, and nothing has changed."""
+    """Truncated where it stood, without reward, penalty or bonus; raises when it stays away."""
     env = envs.make_flat(ToySpace(sites=5), Lost(ConnectionLostError("away")), fusions=FUSIONS)
     env.reset(seed=0)
     act(env, QUANTIZE)
-    before = env.recipe
-    with pytest.raises(ConnectionLostError):
-        act(env, PRUNE)
-    assert env.recipe == before
+    for _ in range(2):
+        before = env.recipe
+        _, reward, terminated, truncated, info = act(env, PRUNE)
+        assert (reward, terminated, truncated, info["unknown"]) == (0.0, False, True, "away")
+        assert env.recipe == before
+        env.reset(seed=0)
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError):
+            act(env, PRUNE)
     observation, *_ = act(env, SKIP)
-    assert observation[[17, 19, 21]].tolist() == [SKIP / 4, QUANTIZE / 4, -1.0]
-    assert observation[37] == pytest.approx(2 / 50)
+    assert observation[[17, 19]].tolist() == [SKIP / 4, -1.0]
+    assert observation[37] == pytest.approx(1 / 50)
 
 
 def test_a_killed_child_teaches_nothing():
