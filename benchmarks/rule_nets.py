@@ -127,6 +127,62 @@ def _chain(n: Net, x: str) -> str:
     return n.op("Div", n.op("Mul", x, n.number(3)), n.number(7))
 
 
+def _shuffled(n: Net, x: str) -> str:
+    pooled = n.pool(x, 2, 2)
+    five = n.op("Reshape", pooled, n.ints(1, 2, 32, 14, 14))
+    back = n.op("Reshape", n.op("Transpose", five, perm=[0, 2, 1, 3, 4]), n.ints(1, 64, 14, 14))
+    return n.conv2d(back, (64, 64))
+
+
+def _subsampled(n: Net, x: str) -> str:
+    for axis in (2, 3):
+        x = n.op("Slice", x, n.ints(0), n.ints(2**31), n.ints(axis), n.ints(2))
+    return n.conv2d(x, (64, 64))
+
+
+def _rms(n: Net, x: str) -> str:
+    mean = n.op("ReduceMean", n.op("Pow", x, n.number(2)), axes=[-1])
+    root = n.op("Sqrt", n.op("Add", mean, n.number(1e-6)))
+    return n.op("Mul", n.op("Mul", x, n.op("Reciprocal", root)), n.weight("gain", 256))
+
+
+def _best(n: Net, x: str) -> str:
+    names = ["odds", "places"]
+    odds = n.op("Softmax", x, axis=-1)
+    n.nodes.append(onnx.helper.make_node("TopK", [odds, n.ints(4)], names, name="top", axis=-1))
+    return n.op("Cast", "places", to=onnx.TensorProto.FLOAT)
+
+
+def _looped() -> onnx.ModelProto:
+    """Eight rounds of a recurrent cell of 64 units, as a Loop."""
+    n = Net()
+    helper, kind = onnx.helper, onnx.TensorProto
+    weight = n.weight("w", 64, 64, scale=0.1)
+    body = helper.make_graph(
+        [
+            helper.make_node("Identity", ["go"], ["go_on"], name="b0"),
+            helper.make_node("MatMul", ["state", weight], ["product"], name="b1"),
+            helper.make_node("Tanh", ["product"], ["next"], name="b2"),
+        ],
+        "cell",
+        [
+            helper.make_tensor_value_info("round", kind.INT64, []),
+            helper.make_tensor_value_info("go", kind.BOOL, []),
+            helper.make_tensor_value_info("state", kind.FLOAT, [1, 64]),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", kind.BOOL, []),
+            helper.make_tensor_value_info("next", kind.FLOAT, [1, 64]),
+        ],
+    )
+    rounds = n.constant("rounds", np.array(8, np.int64))
+    start = n.constant("start", np.array(True))
+    n.nodes.append(
+        helper.make_node("Loop", [rounds, start, "input"], ["last"], name="loop", body=body)
+    )
+    return n.finish("last", (1, 64), 2, 17)
+
+
 RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "prelu_to_leaky": _planes(_prelu),
     "softmax": _tokens(_softmax),
@@ -170,6 +226,11 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "split_to_siblings": _planes(
         lambda n, x: n.op("Mul", *_split(n, n.conv2d(x, (64, 128)), axis=1, sizes=(64, 64)))
     ),
+    "shuffle_to_columns": _planes(_shuffled),
+    "subsample_to_stride": _planes(_subsampled),
+    "root_mean_square": _tokens(_rms),
+    "topk_of_logits": _tokens(_best),
+    "unroll_loop": _looped,
     "compose_conv1x1": _planes(lambda n, x: n.conv2d(x, (64, 64))),
 }
 """By the rule that it is for."""

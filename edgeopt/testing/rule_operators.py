@@ -18,6 +18,7 @@ from edgeopt.testing.rule_values import (
     power,
     slices,
     sloped,
+    topk,
     where,
 )
 from edgeopt.transforms.rules.terms import (
@@ -357,6 +358,7 @@ _TABLE: Mapping[str, Callable[[Walker, Call, str, Shape], Drawn]] = {
     "Resize": _resize,
     "Slice": slices,
     "Split": split,
+    "TopK": topk,
     "Transpose": transpose,
     "Where": where,
 }

@@ -40,9 +40,11 @@ def slices(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:
 
 
 def where(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:
-    """A mask, drawn or given, and a number in its place."""
+    """A mask, drawn or given, and a number in its place, or before it."""
     del op_type
-    x = w.some(call.inputs[1], hint if hint else (3,))
+    turned = isinstance(call.inputs[1], Const)
+    kept, filled = (2, 1) if turned else (1, 2)
+    x = w.some(call.inputs[kept], hint if hint else (3,))
     sizes = w.draw.pick((x.shape, x.shape[-1:], (*(1,) * (x.rank - 1), *x.shape[-1:])))
     mask = np.arange(int(np.prod(sizes))).reshape(sizes) % 3 != w.draw.integer(0, 3)
     number = np.array(w.draw.pick((-1e9, -1e4, 0.0)))
@@ -51,7 +53,18 @@ def where(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:
         condition = w.const(call.inputs[0], lambda: w.sketch.constant(mask))
     else:
         condition = w.sketch.input(sizes, "bool")
-    return [condition, x, w.const(call.inputs[2], lambda: w.sketch.constant(number))], {}
+    value = w.const(call.inputs[filled], lambda: w.sketch.constant(number))
+    return [condition, value, x] if turned else [condition, x, value], {}
+
+
+def topk(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:
+    """Some of an axis, or all of it."""
+    del op_type
+    x = w.some(call.inputs[0], hint if hint else (3,))
+    axis = w.draw.pick((-1, -1, x.rank - 1, 0))
+    count = w.draw.integer(1, x.shape[axis])
+    wanted = w.given(call.inputs[1], lambda: w.sketch.integers(count))
+    return [x, wanted], {"axis": axis}
 
 
 def clip(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:

@@ -44,6 +44,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "power_to_product",
         "power_to_root",
         "pad_into_pool",
+        "pad_into_conv",
         "dead_taps",
         "unused_slice",
         "select_first",
@@ -54,6 +55,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "fold_mul",
         "factor_before_activation",
         "divide_by_constant",
+        "root_mean_square",
     ),
     (
         "average_before_conv1x1",
@@ -63,6 +65,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "unary_before_resize",
         "constant_before_resize",
         "reassociate",
+        "subsample_to_stride",
     ),
     (
         "compose_conv1x1",
@@ -70,9 +73,10 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "compose_products",
         "merge_branches",
         "transpose_into_product",
+        "shuffle_to_columns",
     ),
     ("affine_before", "constant_chain"),
-    ("chain_pools", "average_to_conv"),
+    ("chain_pools", "average_to_conv", "slices_to_split"),
 )
 """Names of transforms, phase by phase."""
 

@@ -2,6 +2,7 @@
 
     x · (1 + Erf(x / sqrt(2))) / 2                                   =  Gelu(x)
     x · (1 + Tanh(sqrt(2/pi) · (x + 0.044715 · x³))) / 2             =  Gelu(x, approximate=tanh)
+    x · (1 + Tanh(sqrt(2/pi) · x · (1 + 0.044715 · x²))) / 2         =  Gelu(x, approximate=tanh)
 
 In every commuted and associated spelling of the product; x³ is a Pow or two products.
 It must not fire below opset 20 (no Gelu), where the gate's x is another value than the factor,
@@ -77,6 +78,9 @@ def _is_erf_of(erf: ir.Node, source: ir.Value) -> bool | None:
 def _is_tanh_of(tanh: ir.Node, source: ir.Value) -> bool | None:
     """Whether it is Tanh(sqrt(2/pi) · (x + 0.044715 · x³)); None where it is of another value."""
     inner = input_of(tanh, 0)
+    bracket = None if inner is None else _bracketed(inner, source)
+    if bracket is not None:
+        return bracket
     line = None if inner is None else step_of(inner)
     total = None if line is None or line.offset else line.source.producer()
     if line is None or total is None or total.op_type != "Add" or total.domain:
@@ -87,6 +91,21 @@ def _is_tanh_of(tanh: ir.Node, source: ir.Value) -> bool | None:
             slope = close(line.factor, math.sqrt(2 / math.pi), source)
             return slope and close(cubic, _CUBIC, source)
     return None
+
+
+def _bracketed(inner: ir.Value, source: ir.Value) -> bool | None:
+    """Whether it is sqrt(2/pi) · x · (1 + 0.044715 · x²); None for anything else."""
+    factors, slope = factors_of(inner)
+    if len(factors) != 2 or source not in factors:
+        return None
+    other = factors[1] if factors[0] is source else factors[0]
+    line = step_of(other)
+    if line is None or line.factor != 1.0 or not close(line.offset, 1.0, source):
+        return None
+    squares, number = factors_of(line.source)
+    if squares != [source, source]:
+        return None
+    return close(slope, math.sqrt(2 / math.pi), source) and close(number, _CUBIC, source)
 
 
 def _cubic(value: ir.Value, source: ir.Value) -> float | None:

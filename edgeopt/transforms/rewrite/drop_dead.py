@@ -2,7 +2,8 @@
 
     Identity(x) = x        Dropout(x) = x in inference     Cast(x to its own type) = x
     Transpose(x, 0..n) = x Pad(x by zeros only) = x        Slice(x, everything) = x
-    Reshape(x to its own shape) = x                        a node without users = nothing
+    Reshape(x to its own shape) = x                        Expand, Tile (x to its own shape) = x
+    a node without users = nothing
 
 Each only where the model proves it: the types, shapes and constants that are needed must be known
 (a free dimension counts as kept where the target says 0, or is the only -1).
@@ -118,6 +119,20 @@ def _reaches(source: ir.Value, axis: int, end: int) -> bool:
     return isinstance(size, int) and end >= size
 
 
+def _expand(node: ir.Node, source: ir.Value) -> bool:
+    """The target widens nothing: each of its entries is 1 or the size that is there."""
+    target = array_of(input_of(node, 1))
+    if target is None or source.shape is None or len(target) > len(source.shape):
+        return False
+    sizes = list(source.shape)[len(source.shape) - len(target) :]
+    return all(t in (1, had) for t, had in zip(target.tolist(), sizes, strict=True))
+
+
+def _tile(node: ir.Node, source: ir.Value) -> bool:
+    del source
+    return _all(array_of(input_of(node, 1)), 1)
+
+
 def _reshape(node: ir.Node, source: ir.Value) -> bool:
     """Every target entry keeps its dimension; one alone may be left to be inferred."""
     target = array_of(input_of(node, 1))
@@ -146,6 +161,8 @@ _PROOFS: dict[str, Callable[[ir.Node, ir.Value], bool]] = {
     "Pad": _pad,
     "Slice": _slice,
     "Reshape": _reshape,
+    "Expand": _expand,
+    "Tile": _tile,
 }
 
 

@@ -1,12 +1,13 @@
-"""A padding before a max pooling, as the pooling's own.
+"""A padding before a pooling, as the pooling's own.
 
-    MaxPool(Pad(x, p, c))  =  MaxPool(x, pads + p)          c = -infinity, or c = 0 and x >= 0
+    MaxPool(Pad(x, p, c))      =  MaxPool(x, pads + p)          c = -infinity, or c = 0 and x >= 0
+    AveragePool(Pad(x, p, 0))  =  AveragePool(x, pads + p), padding counted in the mean
 
 The pooling's own padding is -infinity, so that a window takes the largest of what is really there.
 With zeros that is the same only where nothing is negative, behind a Relu for example.
 It must not fire where x may be negative, on other modes than constant, where batch or channels are
-padded too or anything is cut off, where a window may hold padding alone, with `auto_pad`, or where
-something else reads the padded planes.
+padded too or anything is cut off, where a window may hold padding alone, with `auto_pad`, where an
+average leaves padding of its own out, or where something else reads the padded planes.
 Imperative, since the sign follows from nodes of any number. ONNX Runtime leaves such a Pad;
 onnxoptimizer's `fuse_pad_into_pool` takes every Pad of zeros in, and gives other results where x is
 negative. Measured 1.55.
@@ -43,7 +44,11 @@ def _match(pool: ir.Node) -> _Padded | Rejection:
     number = np.zeros(()) if value is None else array_of(value)
     if pads is None or number is None:
         return refuse("its padding is computed", pad)
-    if not (np.isneginf(number).all() or ((number == 0).all() and is_nonnegative(source))):
+    if pool.op_type == "AveragePool":
+        left_out = any(integers(pool, "pads")) and not integer(pool, "count_include_pad", 0)
+        if (number != 0).any() or left_out:
+            return refuse("it pads an average with a number, or leaves padding of its own out", pad)
+    elif not (np.isneginf(number).all() or ((number == 0).all() and is_nonnegative(source))):
         return refuse("padding of 0 could be larger than what is there", pad)
     rank = len(pads) // 2
     kernel = integers(pool, "kernel_shape")
@@ -64,10 +69,16 @@ def _match(pool: ir.Node) -> _Padded | Rejection:
 
 def _rewrite(editor: Editor, found: _Padded) -> None:
     editor.set_attribute(found.pool, "pads", found.pads)
+    if found.pool.op_type == "AveragePool":
+        editor.set_attribute(found.pool, "count_include_pad", 1)
     editor.set_input(found.pool, 0, found.pad.inputs[0])
     editor.remove_dead([found.pad])
 
 
 PLUGIN = LocalRule(
-    name="pad_into_pool", roots=frozenset({"MaxPool"}), match=_match, rewrite=_rewrite, opset=11
+    name="pad_into_pool",
+    roots=frozenset({"MaxPool", "AveragePool"}),
+    match=_match,
+    rewrite=_rewrite,
+    opset=11,
 )
