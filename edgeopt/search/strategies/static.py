@@ -9,8 +9,9 @@ from edgeopt.core.protocols import Space, StrategyFactory
 from edgeopt.core.trial import Trial
 
 AT_ONCE = 3
-FEW = 16
-"""Behind so many there are those that take long to make: one at a time."""
+FIRST, FEW = 5, 16
+"""The first ones and those behind a few come one at a time: the best must be measured, in the
+smallest budget, before others are made that take a calibration and the fit of a repair."""
 
 
 class Static:
@@ -31,7 +32,7 @@ class Static:
     def ask(self, count: int) -> Sequence[Candidate]:
         """The next ones in order."""
         found: list[Candidate] = []
-        at_once = AT_ONCE if len(self.labels) < FEW else 1
+        at_once = AT_ONCE if FIRST <= len(self.labels) < FEW else 1
         while len(found) < min(count, at_once):
             name, candidate = next(self._guesses, ("", None))
             if candidate is None:
