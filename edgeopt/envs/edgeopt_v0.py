@@ -29,6 +29,7 @@ from edgeopt.core.action import Action, Recipe
 from edgeopt.core.protocols import Evaluator, Space
 from edgeopt.envs import slots
 from edgeopt.envs.away import UNKNOWN, Away
+from edgeopt.envs.spec import SharedSpec
 from edgeopt.envs.utility import Scalarization, utility
 from edgeopt.errors import UsageError
 
@@ -61,7 +62,9 @@ class _State:
     ended: bool = False
 
 
-class EdgeOptEnv(gymnasium.Env[Observation, np.int64]):
+class EdgeOptEnv(  # pyright: ignore[reportIncompatibleVariableOverride]
+    SharedSpec, gymnasium.Env[Observation, np.int64]
+):
     """Gymnasium environment over a space and an evaluator.
 
     Observations are the space's arrays (those named `action...` with one row a slot, rows 0 and 1

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from edgeopt.core.action import Choice, Recipe
 from edgeopt.core.protocols import Evaluator, Space
 from edgeopt.envs.away import UNKNOWN, Away
+from edgeopt.envs.spec import SharedSpec
 from edgeopt.errors import UsageError
 
 Floats = npt.NDArray[np.float32]
@@ -85,7 +86,9 @@ class _Layer:
     choices: Mapping[int, int]
 
 
-class EdgeOptFlatEnv(gymnasium.Env[Floats, npt.NDArray[np.int64]]):
+class EdgeOptFlatEnv(  # pyright: ignore[reportIncompatibleVariableOverride]
+    SharedSpec, gymnasium.Env[Floats, npt.NDArray[np.int64]]
+):
     """Gymnasium environment of (operation, layer) pairs over a space and an evaluator.
 
     Observations are one vector [17 + 20 + 3] of float32: `FEATURES`; of each of the last ten

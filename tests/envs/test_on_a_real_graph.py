@@ -1,9 +1,12 @@
 """Strategies and environment on the real space: the digits net and its data."""
 
+import warnings
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
 
 from edgeopt import envs
 from edgeopt.api.reopen import workshop_for
@@ -70,6 +73,25 @@ def test_a_strategy_proposes_recipes_that_build(name: str, space: GraphSpace):
 def test_the_environment_takes_its_exam(part, space: GraphSpace):
     """The same exam as on the toy, on graphs that are really rewritten."""
     part(lambda: envs.make(space, envs.StaticCostEvaluator(space), max_actions=32, max_steps=8))
+
+
+@pytest.mark.parametrize("name", [envs.ID, envs.FLAT_ID])
+def test_gymnasium_makes_it_and_checks_it_without_copying_graphs(name: str, space: GraphSpace):
+    """By its id, on a space that cannot be copied; its checker makes it again from its spec."""
+    reward = {} if name == envs.ID else {"reward": envs.FlatReward(latency="macs")}
+    env = gymnasium.make(
+        f"edgeopt.envs:{name}",
+        space=space,
+        evaluator=envs.StaticCostEvaluator(space),
+        max_steps=3,
+        **reward,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped)
+    again = env.spec.make(max_steps=5).unwrapped
+    assert again._space is env.unwrapped._space
+    assert (again._max_steps, env.unwrapped._max_steps) == (5, 3)
 
 
 def test_pruning_pays(space: GraphSpace):
