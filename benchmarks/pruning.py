@@ -1,10 +1,11 @@
 """Accuracy against latency of pruned models: without repair, with least squares, with distillation.
 
     python benchmarks/pruning.py [MODEL ...] [--ratios 0.1,0.25,0.5] [--distil 300] [--out DIR]
-                                 [--shapes gates+0.5,...] [--calibration 0.5]
+                                 [--shapes gates+0.5,...] [--calibration 0.5] [--drop relu_2,...]
 
 Every channel group that the search is offered loses the same share of its units, in blocks of this
-device; where a net has squeeze-and-excite gates, the same again with all of them held. Accuracy is
+device; where a net has squeeze-and-excite gates, the same again with all of them held. With
+`--drop` those layers are left out of every row. Accuracy is
 that of held-out samples and of the shift probes, beside the given model's; latency is a ratio of
 interleaved runs in fresh processes, one thread. A row is kept where neither loses more than one
 point. `onnxsim` with its structured pruning stands beside where it runs.
@@ -42,7 +43,7 @@ from edgeopt.graph.write import write_model
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.channels.groups import Dependencies
-from edgeopt.transforms.prune._channels import _left, _word
+from edgeopt.transforms.prune._channels import _left, _word, widths
 from edgeopt.transforms.prune.channels_greedy import PLUGIN as GREEDY
 from edgeopt.transforms.repair._distilled import SAMPLES, Distil
 from edgeopt.transforms.repair.distil import PLUGIN as DISTIL
@@ -68,6 +69,7 @@ class Row:
         repair_s: CPU seconds that the repairs took.
         speedup: Ratio with the bounds of its interval; of a shape, whatever its weights.
         note: Why there is nothing, or what was refused.
+        dropped: Layers that were left out.
     """
 
     share: float
@@ -77,11 +79,13 @@ class Row:
     repair_s: float = 0.0
     speedup: tuple[float, float, float] | None = None
     note: str = ""
+    dropped: int = 0
 
     @property
     def shape(self) -> str:
         """Names what decides the speed."""
-        return f"{'gates+' * self.gates}{self.share:g}"
+        dropped = f"drop{self.dropped}+" if self.dropped else ""
+        return f"{dropped}{'gates+' * self.gates}{self.share:g}"
 
     def worst(self, given: Mapping[str, float]) -> float:
         """The largest loss over the held-out part and the probes."""
@@ -97,6 +101,7 @@ class Bench:
         samples: At most so many of each part are scored.
         distil_s: Seconds of one training; 0 trains nothing.
         calibration: Share of the samples that repairs may use; 0 for the usual 256 at most.
+        drop: Sites of layers that are left out of every row.
     """
 
     def __init__(
@@ -107,6 +112,7 @@ class Bench:
         distil_s: float,
         stack: ExitStack,
         calibration: float = 0.0,
+        drop: Sequence[str] = (),
     ):
         self.subject = _opened(model, calibration)
         assert self.subject.data is not None, "the zoo has data"
@@ -125,7 +131,10 @@ class Bench:
         families = ("rewrite", "fuse", "prune")
         self.space = GraphSpace(self.workshop, self.offer, families=families)
         found = dict(self.space.guesses())
-        self.exact = found.get("exact_all", found["exact"]).recipe.actions
+        # Padded channels keep a layer from having the shape that it reads.
+        names = ("exact",) if drop else ("exact_all", "exact")
+        self.exact = next(found[name] for name in names if name in found).recipe.actions
+        self.dropped = [Action.of("drop_layer", site) for site in drop]
         graph = self.workshop.read(self.workshop.recipe(self.exact)).graph
         self.groups = Dependencies(graph).groups
         self.gates = [
@@ -154,15 +163,19 @@ class Bench:
         found: list[Action] = []
         for group in self.groups if share else ():
             name = "channels_greedy" if GREEDY.offered(group) else "channels_energy"
-            left = _left(group, share, self.offer.profile.channel_block)
-            if left != tuple(len(stratum) for stratum in group.strata):
+            block, full = self.offer.profile.channel_block, tuple(map(len, group.strata))
+            offered = widths(group, block)
+            left = _left(group, share, block)
+            if left == full and offered:
+                left = min(offered, key=lambda one: abs(sum(one) - (1 - share) * group.width))
+            if left != full:
                 found.append(Action.of(name, group.name, keep=_word(left)))
         return found
 
     def row(self, share: float, gates: bool, repair: str) -> Row:
         """Build one, score it, and leave its file."""
-        made = Row(share=share, gates=gates, repair=repair)
-        pruned = [*(self.gates if gates else ()), *self.cuts(share)]
+        made = Row(share=share, gates=gates, repair=repair, dropped=len(self.dropped))
+        pruned = [*self.dropped, *(self.gates if gates else ()), *self.cuts(share)]
         if not pruned:
             made.note = "nothing of it can be removed in blocks of this device"
             return made
@@ -244,6 +257,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", default=MODELS)
     parser.add_argument("--ratios", default="0.1,0.25,0.5")
     parser.add_argument("--shapes", default="", help="only these, such as gates+0.5")
+    parser.add_argument("--drop", default="", help="layers to leave out, by what they make")
     parser.add_argument("--calibration", type=float, default=0.0, help="share of the samples")
     parser.add_argument("--distil", type=float, default=300.0, help="seconds of one training")
     parser.add_argument("--samples", type=int, default=100_000, help="of each part at most")
@@ -255,7 +269,15 @@ def main() -> None:
         out = asked.out / model
         out.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
-            bench = Bench(model, out, asked.samples, asked.distil, stack, asked.calibration)
+            bench = Bench(
+                model,
+                out,
+                asked.samples,
+                asked.distil,
+                stack,
+                asked.calibration,
+                list(filter(None, asked.drop.split(","))),
+            )
             parts = bench.subject.data
             assert parts is not None, "the zoo has data"
             print(f"{len(parts.calibration)} samples to calibrate, {len(parts.test)} held out")
@@ -272,10 +294,12 @@ def _rows(bench: Bench, shares: Sequence[float], shapes: Collection[str]) -> Ite
     repairs = (NONE, SOLVED, *((TRAINED,) if bench.distil_s else ()))
     for gates in (False, True) if bench.gates else (False,):
         for share in (0.0, *shares) if gates else shares:
-            if shapes and Row(share=share, gates=gates, repair=NONE).shape not in shapes:
+            dropped = len(bench.dropped)
+            shape = Row(share=share, gates=gates, repair=NONE, dropped=dropped).shape
+            if shapes and shape not in shapes:
                 continue
             for repair in repairs:
-                kept = bench.out / f"{'gates+' * gates}{share:g}_{repair}.json"
+                kept = bench.out / f"{shape}_{repair}.json"
                 if kept.exists():
                     row = Row(**json.loads(kept.read_text()))
                 else:

@@ -29,6 +29,7 @@ from edgeopt.errors import ConnectionLostError
 from edgeopt.estimate.estimator import GraphEstimator
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.plugins import STRATEGIES
+from edgeopt.search.trained import Trained
 from edgeopt.targets.devices import resolve
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.replay import Workshop
@@ -41,7 +42,9 @@ _SENSITIVITY_SHARE = 0.1
 FEEDS = 8
 """Real inputs that the device rotates over while it measures."""
 _DISTIL_SHARE, _DISTIL_MOST_S = 0.1, 300.0
-"""Of a study's time what one training may take; there are three of them at most."""
+"""Of a study's time what one training may take; `trained` asks for three of them at most."""
+_SEARCHES = 2
+"""Strategies that search recipes: the standard candidates, and the one that was asked for."""
 
 Progress = Callable[[str], None]
 
@@ -75,19 +78,22 @@ class Ready:
 
     def strategies(self, device: str) -> list[tuple[str, Strategy]]:
         """New strategies for a device, by name; made when the bounds of its front are known."""
-        return [
+        objectives, estimator = self.book.objectives(device), self.estimators[device]
+        found: list[tuple[str, Strategy]] = [
             (
                 name,
                 STRATEGIES.load(name)(
                     self.spaces[device],
                     seed=self.request.seed,
-                    objectives=self.book.objectives(device),
-                    estimator=self.estimators[device],
+                    objectives=objectives,
+                    estimator=estimator,
                     **_policy(self.request, name),
                 ),
             )
             for name in _strategies(self.request)
         ]
+        trained = Trained(self.spaces[device].trained, objectives, estimator)
+        return [*found[:_SEARCHES], ("trained", trained), *found[_SEARCHES:]]
 
 
 @contextlib.contextmanager

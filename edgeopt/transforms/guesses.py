@@ -23,8 +23,6 @@ GATES, NARROW, HALF_WIDTH = "static_gates", "narrow", "half_width"
 _HALF_OF_FIRST = 2 / 3
 _GATE, _CHANNELS = "static_gate", "channels_"
 ALWAYS_WITH_PRUNING = frozenset({"repair:least_squares"})
-WITH_TRAINING = frozenset({GATES, NARROW, HALF_WIDTH})
-"""Standard candidates that are also tried with a training behind them, where one is offered."""
 
 
 def first_guesses(

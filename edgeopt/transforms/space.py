@@ -39,7 +39,7 @@ from edgeopt.transforms.choices import (
 )
 from edgeopt.transforms.concrete import ConcreteShapes, Shapes
 from edgeopt.transforms.groups import releasable_stem
-from edgeopt.transforms.guesses import HALF, WITH_HALF, WITH_TRAINING, first_guesses
+from edgeopt.transforms.guesses import HALF, WITH_HALF, first_guesses
 from edgeopt.transforms.macros import JOINT, MACROS, macro
 from edgeopt.transforms.replay import ActionRejected, Built, Workshop, attempt
 from edgeopt.transforms.shared import Shared, remember
@@ -53,6 +53,7 @@ from edgeopt.transforms.stages import (
     stage_of_shelf,
     transform_of,
 )
+from edgeopt.transforms.training import trained
 
 FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
@@ -206,6 +207,17 @@ class GraphSpace:
         """
         return iter(self._guesses)
 
+    def trained(self, recipe: Recipe) -> Iterator[tuple[str, Candidate]]:
+        """A recipe with a training behind what was pruned or quantized; see `training`."""
+        made = trained(
+            recipe,
+            build=lambda actions: self._build(self.workshop.recipe(actions), lenient=True),
+            offered=lambda graph: self._listed("repair", graph),
+            integers=self._in_integers,
+        )
+        for name, grown in made:
+            yield name, self._candidate(grown)
+
     def usual(self) -> Iterator[tuple[str, Candidate]]:
         """What a user would try without edgeopt: the runtime's levels and whole tools."""
         for level in ("basic", "extended"):
@@ -327,12 +339,12 @@ class GraphSpace:
             found.setdefault(key, []).append(action)
         return dict(sorted(found.items(), key=lambda item: STAGES.index(item[0][0])))
 
-    def _mends(self, *, costly: bool = False) -> list[Choice]:
-        """Each repair of what is pruned on or off; those that train only where asked for."""
+    def _mends(self) -> list[Choice]:
+        """Each repair of what is pruned on or off, but for those that take minutes."""
         by_name: dict[str, list[Action]] = {}
         for action in self._listed("repair", self._fixpoint.graph):
             transform = transform_of(action.transform)[1]
-            if repairs_float(transform) and getattr(transform, "costly", False) == costly:
+            if repairs_float(transform) and not getattr(transform, "costly", False):
                 by_name.setdefault(action.transform, []).append(action)
         return [on_off(f"repair:{n}", "repair", found, mends=True) for n, found in by_name.items()]
 
@@ -364,29 +376,14 @@ class GraphSpace:
         """Ours, most promising first."""
         stem = releasable_stem(self._fixpoint.graph)
         typed: list[tuple[str, Recipe]] = []
-        pruned: list[tuple[str, Recipe]] = []
         for name, codes in first_guesses(self.choices, self._macros, stem).items():
             recipe = self.decode(codes)
             typed += [(name, recipe)] * (name in WITH_HALF)
-            pruned += [(name, recipe)] * (name in WITH_TRAINING)
             yield name, recipe
         yield from self._typed(typed)
         if any(choice.family == "quantize" for choice in self.choices):
             alone = self.workshop.recipe(self._in_integers(self.workshop.normalized))
             yield "quantize", self._build(alone, lenient=True).recipe
-        yield from self._trained(pruned)
-
-    def _trained(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
-        """Pruned ones with a training behind it, float and in integers: minutes, so these few."""
-        for choice in self._mends(costly=True) if bases else ():
-            for base, recipe in reversed(bases):
-                name = f"{base}+{choice.name.partition(':')[2]}"
-                grown = self.workshop.recipe([*recipe.actions, *choice.alternatives[1][:1]])
-                built = self._build(grown, lenient=True)
-                yield name, built.recipe
-                if found := self._in_integers(built.graph):
-                    grown = self.workshop.recipe([*built.recipe.actions, *found])
-                    yield f"{name}+quantize", self._build(grown, lenient=True).recipe
 
     def _typed(self, bases: Sequence[tuple[str, Recipe]]) -> Iterator[tuple[str, Recipe]]:
         """Of ours those with what stays float in half precision, where that is offered."""

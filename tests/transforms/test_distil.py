@@ -185,7 +185,9 @@ def test_a_pruned_net_comes_nearer(store: ArtifactStore) -> None:
 
 
 def test_a_training_that_was_stopped_goes_on(store: ArtifactStore, tmp_path: Path) -> None:
-    """Whoever stops it in the middle finds its state, and the next one begins there."""
+    """Whoever stops it in the middle finds its state, and the next one begins there; one that
+    ended gives its weights at once.
+    """
     model = graphs.conv_chain()
     told: list[str] = []
 
@@ -204,7 +206,11 @@ def test_a_training_that_was_stopped_goes_on(store: ArtifactStore, tmp_path: Pat
     made = PLUGIN.apply(Editor(_pruned(model, second)), ACTION, second)
     assert isinstance(made, Action)
     assert "goes on after" in later[0]
-    assert list((tmp_path / "kept" / "unfinished").glob("*")) == []
+    again: list[str] = []
+    third = _evidence(model, store, progress=again.append, **kept)
+    same = PLUGIN.apply(Editor(_pruned(model, third)), ACTION, third)
+    assert same == made
+    assert again == ["distilled before, in 120 steps"]
 
 
 def test_an_operator_without_a_torch_form_is_named(store: ArtifactStore) -> None:

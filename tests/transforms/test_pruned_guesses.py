@@ -71,27 +71,21 @@ def test_least_squares_alone_is_no_step(workshop: Workshop) -> None:
 
 
 @pytest.mark.skipif(not is_installed(), reason="needs torch: pip install 'edgeopt[rl]'")
-def test_a_training_is_a_guess_where_there_is_time(workshop: Workshop) -> None:
-    """Never a choice: one candidate costs its seconds, which the action says."""
-    space = GraphSpace(workshop, replace(offer(), distil_s=10.0), families=("prune", "repair"))
-    assert "repair:distil" not in {choice.name for choice in space.choices}
-    trained = space._mends(costly=True)  # pyright: ignore[reportPrivateUsage]
-    assert [choice.alternatives[1][0].get("seconds") for choice in trained] == [10.0]
-
-
-@pytest.mark.skipif(not is_installed(), reason="needs torch: pip install 'edgeopt[rl]'")
-def test_a_trained_net_is_also_tried_in_integers(workshop: Workshop) -> None:
-    """With the weights that were trained: its integers cost no second training."""
+def test_a_pruned_candidate_is_trained_when_it_is_asked_for(workshop: Workshop) -> None:
+    """Never a choice or a guess; and with the weights that were trained it is tried in integers,
+    which costs no second training.
+    """
     space = GraphSpace(workshop, replace(offer(), distil_s=10.0))
-    found: dict[str, list[Action]] = {}
-    for name, candidate in space.guesses():
-        found[name] = list(candidate.recipe.actions)
-        if name == f"{HALF_WIDTH}+distil+quantize":
-            break
-    trained, rounded = list(found.values())[-2:]
-    assert rounded[: len(trained)] == trained
-    assert trained[-1].transform == "distil"
-    assert "static_qdq" in {action.transform for action in rounded[len(trained) :]}
+    assert not any("distil" in choice.name for choice in space.choices)
+    found = dict(space.guesses())
+    assert not any("distil" in name for name in found)
+    made = {name: c.recipe.actions for name, c in space.trained(found[HALF_WIDTH].recipe)}
+    assert list(made) == ["distil", "distil+quantize"]
+    floats, rounded = made.values()
+    assert floats[-1].transform == "distil"
+    assert floats[-1].get("seconds") == 10.0
+    assert rounded[: len(floats)] == floats
+    assert "static_qdq" in {action.transform for action in rounded[len(floats) :]}
 
 
 def test_values_are_held_before_channels_go() -> None:

