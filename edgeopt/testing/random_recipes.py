@@ -41,6 +41,8 @@ BOUNDS_DB: Mapping[str, float] = {
 }
 """What a scheme leaves at least on a random net; every 8-bit one of activations `EIGHT_DB`."""
 EIGHT_DB = 12.0
+COARSE_DB = 6.0
+"""The same where weights have one scale a tensor, or ranges leave the largest values out."""
 FAMILIES = ("rewrite", "fuse", "quantize")
 
 
@@ -114,6 +116,8 @@ def examine_recipe(model: onnx.ModelProto, seed: int, folder: Path) -> Examined:
         raise ExamFailed(f"{where}: inputs or outputs are {_contract(made)}, not {expected}")
     done = _quantizing(recipe)
     least = min((BOUNDS_DB.get(name, EIGHT_DB) for name in done), default=60.0)
+    if done and _is_coarse(recipe):
+        least = min(least, COARSE_DB)
     signal = sqnr_db(before, made, fresh)
     if signal < least:
         raise ExamFailed(f"{where}: {signal:.1f} dB, less than {least:g}")
@@ -133,6 +137,11 @@ def _drawn(space: GraphSpace, generator: np.random.Generator) -> Recipe:
 def _quantizing(recipe: Recipe) -> tuple[str, ...]:
     names = dict.fromkeys(action.transform for action in recipe.actions)
     return tuple(name for name in names if transform_of(name)[0] == "quantize")
+
+
+def _is_coarse(recipe: Recipe) -> bool:
+    clipped = any(action.get("range", "minmax") != "minmax" for action in recipe.actions)
+    return clipped or any(action.get("per_channel", True) is False for action in recipe.actions)
 
 
 def _contract(model: bytes) -> tuple[tuple[str, ...], ...]:
