@@ -1,7 +1,7 @@
 """`open_environment`, `open_flat_environment`: both on a user's model and device, ready to use."""
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,22 +70,21 @@ def open_environment(
             space, evaluator = stack.enter_context(_measuring(model, data, device, store))
             yield envs.make(space, evaluator, **options)
             return
-        subject, workspace, door, workshop = stack.enter_context(
-            _opened(model, data, device, store)
-        )
+        if view == "plans":
+            plans, fingerprint = stack.enter_context(open_plans(model, data, device, store))
+            given = {"fingerprint": fingerprint, **options}
+            yield envs.make(plans, PlanCosts(plans, ESTIMATED), **given)
+            return
+        subject, _, door, workshop = stack.enter_context(_opened(model, data, device, store))
         if view == "rewrites":
             graph = workshop.normalized.clone()
             rewrites = Rewriting(graph, rules_on_shelves(), baseline=subject.model.digest)
             yield envs.make(rewrites, envs.StaticCostEvaluator(rewrites), **options)
             return
-        space = GraphSpace(workshop, Offer(profile=door.profile, data=subject.data is not None))
-        steps: Any = space  # its choices are a cached property, which no protocol can say
-        if view == "graphs":
-            yield envs.make(steps, envs.StaticCostEvaluator(steps), **options)
-            return
-        if subject.data is None:
-            raise UsageError("plans need estimates, and there is no data", hint="give data=FILE")
-        yield _plans(space, workspace.folder / SENSITIVITY, options)
+        offer = Offer(profile=door.profile, data=subject.data is not None)
+        # Its choices are a cached property, which no protocol can say.
+        steps: Any = GraphSpace(workshop, offer)
+        yield envs.make(steps, envs.StaticCostEvaluator(steps), **options)
 
 
 @contextlib.contextmanager
@@ -162,13 +161,27 @@ def _silent(line: str) -> None:
     del line
 
 
-def _plans(space: GraphSpace, folder: Path, options: dict[str, Any]) -> EdgeOptEnv:
-    estimator = GraphEstimator(space, folder=folder)
-    steps: Any = space
-    remembered = Remembered(steps)
-    plans = Assigned(remembered)
-    plans.use(EstimatedTable(remembered, estimator).now(raw=True))
-    prices = np.array([*estimator.gain.prices_us.values()])
-    fingerprint = np.log2(np.maximum(prices, 1e-6) / max(float(prices[0]), 1e-6))
-    given = {"fingerprint": fingerprint.tolist(), **options}
-    return envs.make(plans, PlanCosts(plans, ESTIMATED), **given)
+@contextlib.contextmanager
+def open_plans(
+    model: str | Path, data: str | None, device: str, store: Path | None
+) -> Generator[tuple[Assigned, Sequence[float]]]:
+    """Plans over a model's space with a table of estimates, and the fingerprint of those.
+
+    Raises:
+        UsageError: There is no data to estimate damage with.
+        ModelError, DataError, DeviceError: What was given cannot be used.
+    """
+    with _opened(model, data, device, store) as (subject, workspace, door, workshop):
+        if subject.data is None:
+            raise UsageError(
+                "plans need estimates, and there is no data", where=str(model), hint="give data"
+            )
+        space = GraphSpace(workshop, Offer(profile=door.profile, data=True))
+        estimator = GraphEstimator(space, folder=workspace.folder / SENSITIVITY)
+        steps: Any = space
+        remembered = Remembered(steps)
+        plans = Assigned(remembered)
+        plans.use(EstimatedTable(remembered, estimator).now(raw=True))
+        prices = np.array([*estimator.gain.prices_us.values()])
+        fingerprint = np.log2(np.maximum(prices, 1e-6) / max(float(prices[0]), 1e-6))
+        yield plans, fingerprint.tolist()

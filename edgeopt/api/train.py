@@ -4,15 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from edgeopt.api.workspace import ensure_folder
 from edgeopt.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from edgeopt.search.policy.generated import Pair
 
 METHODS = {"group": "rl_group", "ppo": "rl"}
 """How a policy is reinforced, and the strategy whose shipped weights it goes on from."""
 _PACKAGES = {"group": ("torch",), "ppo": ("torch", "stable_baselines3", "sb3_contrib")}
 _FILES = ("checkpoint.pt", "ppo.zip", "policy.safetensors")
 _LESSONS = 1500
+_SHARE = 8
 
 Progress = Callable[[str], None]
 
@@ -29,6 +36,10 @@ class TrainRequest:
         steps: Of `ppo`: steps of the environment.
         lessons: Of imitation; None is usual: none on from weights that had it.
         instances: Simulated models and devices to learn from.
+        models: Real models to learn from as well: files, or names of the zoo. Each counts as an
+            eighth of the instances, on as many simulated devices.
+        data: Of the one model that is no zoo model.
+        store: The workspace, where damages are kept.
         seed: Of everything that is drawn.
         fresh: Begin again where the folder has a checkpoint.
     """
@@ -40,6 +51,9 @@ class TrainRequest:
     steps: int = 30_000
     lessons: int | None = None
     instances: int = 120
+    models: tuple[str, ...] = ()
+    data: str | None = None
+    store: Path | None = None
     seed: int = 0
     fresh: bool = False
 
@@ -84,7 +98,9 @@ def train_request(
     begin = begun(strategy, request.seed, anew=request.from_scratch)
     progress(f"drawing {request.instances} simulated models and planning on them")
     generator = np.random.default_rng([request.seed, 3])
-    course = Course.of([generated(generator) for _ in range(request.instances)], generator)
+    pairs = [generated(generator) for _ in range(request.instances)]
+    pairs += _real(request, generator, progress)
+    course = Course.of(pairs, generator)
     lessons = _LESSONS * request.from_scratch if request.lessons is None else request.lessons
     settings = Settings(
         seed=request.seed,
@@ -106,6 +122,23 @@ def train_request(
     return TrainResult(policy=path, strategy=strategy, finished=finished)
 
 
+def _real(
+    request: TrainRequest, generator: "np.random.Generator", progress: Progress
+) -> "list[Pair]":
+    """The user's models, each on devices that are drawn."""
+    from edgeopt.api.environment import open_plans
+    from edgeopt.search.policy.real import on_a_device
+
+    found: list[Pair] = []
+    for model in request.models:
+        progress(f"estimating what each choice of {model} gains and hurts")
+        with open_plans(model, request.data, "local", request.store) as (plans, _):
+            table, sizes = plans.table.table, plans.sizes
+        for _ in range(max(request.instances // _SHARE, 1)):
+            found.append(on_a_device(plans.choices, table, sizes, generator))
+    return found
+
+
 def _checked(request: TrainRequest) -> None:
     if request.method not in METHODS:
         raise UsageError(
@@ -119,6 +152,8 @@ def _checked(request: TrainRequest) -> None:
     for option, number in numbers.items():
         if number < 1:
             raise UsageError(f"{option} must be at least 1, not {number}", hint="leave it out")
+    if request.data is not None and len(request.models) != 1:
+        raise UsageError("--data is of one --model", hint="models of the zoo bring their own data")
     if (request.lessons or 0) < 0:
         raise UsageError("--lessons must not be negative", hint="leave it out")
     missing = [name for name in _PACKAGES[request.method] if find_spec(name) is None]

@@ -30,13 +30,19 @@ def command(
     instances: Annotated[
         int, typer.Option(help="Simulated models and devices to learn from.")
     ] = 120,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(help="A real model to learn from as well (repeatable): a file, or a name."),
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="Of the one --model that is a file.")] = None,
     seed: Annotated[int, typer.Option(help="Of everything that is drawn.")] = 0,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Begin again where the folder has a checkpoint.")
     ] = False,
+    store: options.Store = None,
     as_json: options.Json = False,
 ) -> None:
-    """Train a policy for the search on simulated models and devices; goes on where it stopped."""
+    """Train a policy for the search on simulated devices; goes on where it stopped."""
     from edgeopt.api.train import TrainRequest, train_request
 
     request = TrainRequest(
@@ -47,6 +53,9 @@ def command(
         steps=steps,
         lessons=lessons,
         instances=instances,
+        models=tuple(model or ()),
+        data=data,
+        store=store,
         seed=seed,
         fresh=fresh,
     )

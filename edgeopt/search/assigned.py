@@ -97,6 +97,12 @@ class Assigned:
         """The same as an array [choices]."""
         return self._plan(recipe).row
 
+    @property
+    def sizes(self) -> tuple[tuple[float, ...], ...]:
+        """What each alternative adds to the size, as a share of the baseline's, by choice."""
+        parts = np.split(self.table.alone[:, 1], self.table.ends[1:])
+        return tuple(tuple(map(float, part)) for part in parts)
+
     def real(self, recipe: Recipe) -> Recipe:
         """The recipe that a plan decodes to: without what does not apply. Builds the graph."""
         return self._space.decode(self.codes(recipe))

@@ -9,14 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from edgeopt.errors import UsageError
+from edgeopt.search.archive import Archive
+from edgeopt.search.codes import starting
 from edgeopt.search.policy import weights as stored
 from edgeopt.search.policy.assignment import Assignment, bank_of, preferences, utility
 from edgeopt.search.policy.course import Course
 from edgeopt.search.policy.generated import generated
 from edgeopt.search.policy.network import forward, fresh, shapes
+from edgeopt.search.policy.real import on_a_device
 from edgeopt.search.policy.rollout import chooser, rolled
 from edgeopt.search.policy.tables import changes
 from edgeopt.search.policy.teacher import climbed, nearer
+from edgeopt.search.table import fitted
+from edgeopt.testing.toy_space import OBJECTIVES, ToySpace
 
 SMALL = {"shortest": 6, "longest": 12}
 
@@ -202,3 +207,37 @@ def test_weights_of_another_network_are_refused(tmp_path: Path):
             stored.load(path)
     with pytest.raises(UsageError, match="cannot be read"):
         stored.load(tmp_path / "nothing")
+
+
+def test_a_real_model_stays_itself_on_any_device():
+    """Its choices, starts and signs of what they change; what a device makes of them is drawn."""
+    space = ToySpace(sites=4)
+    table = fitted(space.choices, Archive(space), OBJECTIVES)
+    sizes = [[0.0, *(-0.01 * k for k in range(1, len(choice)))] for choice in space.choices]
+    made = [
+        on_a_device(space.choices, table, sizes, np.random.default_rng(seed)) for seed in range(3)
+    ]
+    for pair in made:
+        true = pair.true
+        assert true.counts.tolist() == [len(choice) for choice in space.choices]
+        assert pair.start == tuple(starting(choice) for choice in space.choices)
+        assert np.sign(true.cost[:, 1]).tolist() == [np.sign(row[1]) for row in table.cost]
+        assert true.size[0, 1] == pytest.approx(-0.01)
+        assert np.isfinite(true.damage).all()
+        assert true.edges.keys() == table.edges.keys()
+    assert not np.allclose(made[0].true.cost, made[1].true.cost)
+    generator = np.random.default_rng(0)
+    course = Course.of([*made, generated(generator, 6, 10)], generator, each=2)
+    assert course.lesson(4, generator).shares.sum(axis=1) == pytest.approx(1.0)
+
+
+def test_another_preference_is_another_policy():
+    """The same plans, other weights of cost, damage and size: other logits."""
+    state = tasks(4)
+    for name in ("rl", "rl_group"):
+        weights = stored.shipped(name).weights
+        told = []
+        for preference in ([0.9, 0.05, 0.05], [0.05, 0.05, 0.9]):
+            asked = replace(state, preference=np.tile(preference, (len(state.codes), 1)))
+            told.append(forward(weights, asked.observe().arrays())[0])
+        assert (told[0].argmax(axis=1) != told[1].argmax(axis=1)).any()

@@ -79,14 +79,14 @@ def instance_of(view: View) -> Instance:
     objectives = view.objectives
     first, size = _first(objectives), _metric(objectives, "size")
     table = view.surrogate.tables([float(n == first) for n in range(len(objectives))])
-    damage = _padded(table.damage)
+    damage = padded(table.damage)
     allowed = _allowed(view, damage)
-    weigh = _padded(table.cost) * 0.0
+    weigh = padded(table.cost) * 0.0
     if size is not None and size != first:
         weights = [float(n == size) for n in range(len(objectives))]
-        weigh = _padded(view.surrogate.tables(weights).cost)
+        weigh = padded(view.surrogate.tables(weights).cost)
     return Instance(
-        cost=_padded(table.cost),
+        cost=padded(table.cost),
         damage=damage / allowed,
         size=weigh,
         edges=table.edges,
@@ -135,7 +135,8 @@ def _allowed(view: View, damage: Floats) -> float:
     return max(_SHARE * float(damage.max(axis=1).sum()), _LEAST)
 
 
-def _padded(rows: Sequence[Sequence[float]]) -> Floats:
+def padded(rows: Sequence[Sequence[float]]) -> Floats:
+    """Rows of unequal lengths as one array, zeros behind the shorter ones."""
     found = np.zeros((len(rows), max(map(len, rows))))
     for n, row in enumerate(rows):
         found[n, : len(row)] = row
