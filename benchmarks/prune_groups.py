@@ -47,6 +47,8 @@ from edgeopt.transforms.channels.groups import Dependencies, Group
 
 ZOO = Path.home() / ".cache" / "edgeopt" / "zoo"
 _OPSET = 21
+_TOLD = 250
+"""Random graphs between two words of how far it is."""
 _QUOTED = re.compile(r" '[^']*'")
 
 
@@ -170,6 +172,11 @@ def _random(draws: int, seed: int) -> Tally:
     """Groups of random graphs, until so many were tried."""
     total, number = Tally(), seed
     while total.tried < draws:
+        if number > seed and (number - seed) % _TOLD == 0:
+            print(
+                f"    {number - seed} graphs, {total.tried} groups, {len(total.wrong)} wrong",
+                flush=True,
+            )
         model = network(random.Random(number))
         one = _every_group(opened(model), random_feeds(model, 1, seed=number), number)
         one.wrong = [f"graph {number}, {text}" for text in one.wrong]
