@@ -205,7 +205,7 @@ def test_a_real_kill_while_it_runs_is_a_sudden_end(tmp_path):
     """SIGKILL of a job that is measuring, whichever side it is at: not told from a crash of it."""
     model, feeds = material(tmp_path)
     with LocalTarget() as target:
-        killer = Killer(target.pid, after_s=2.0)
+        killer = Killer(target.pid, after_s=1.2)
         killer.start()
         device = Device(target, nullcontext(), deadline_s=300.0)
         job = bench_job(str(model), str(feeds), min_seconds=60.0)
