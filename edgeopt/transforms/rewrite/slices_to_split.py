@@ -5,7 +5,8 @@
 Tracing exporters write torch's chunk and split so. As one operator it meets what joins it again
 (`concat_of_split`) or made it (`split_of_concat`, `split_to_siblings`), which look for a Split.
 
-It must not fire where parts overlap or leave something out, along different axes, with steps or
+It must not fire behind a convolution (`split_to_siblings` would take it apart, as the two halves
+of a spectrogram), where parts overlap or leave something out, along different axes, with steps or
 computed places, or where a size is not known.
 Imperative, since the number of parts is open. ONNX Runtime does the same by itself when it loads
 a model, so that nothing becomes faster by this alone.
@@ -35,6 +36,9 @@ def _match(root: ir.Node) -> _Cut | Rejection:
     source, found = root.inputs[0], selection_of(root)
     if found is None or source is None or source.shape is None:
         return refuse("it selects no constant positions of one axis", root)
+    made = source.producer()
+    if made is not None and made.op_type == "Conv" and not made.domain:
+        return refuse("a convolution makes it: as a Split it would come apart", root)
     axis, whole = found[0].axis, source.shape[found[0].axis]
     if not isinstance(whole, int) or found[0].indices[0] != 0:
         return refuse("it is not the first part of a known size", root)
