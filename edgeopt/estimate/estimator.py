@@ -44,7 +44,8 @@ class GraphEstimator:
         space: Decodes and builds the recipes.
         folder: Where sensitivities are kept between runs; None keeps them in memory.
         patience_s: Seconds after which damages are not measured any more but taken from like
-            alternatives: where a search is short, it is not to be spent on questions.
+            alternatives, and after which a table decodes no more of them: where a search is
+            short, it is not to be spent on questions.
         clock: Seconds.
     """
 
@@ -58,7 +59,7 @@ class GraphEstimator:
     ) -> None:
         self._space = space
         self._folder = folder
-        self._patience_s, self._clock = patience_s, clock
+        self.patience_s, self._clock = patience_s, clock
         self._gain: Gain | None = None
         self._sensitivity: Sensitivity | None = None
         self._works: dict[str, Floats] = {}
@@ -107,7 +108,7 @@ class GraphEstimator:
         The first alternatives of all choices are measured first, families in turn, so that the
         rest can be taken from like ones."""
         if self._alone is None:
-            until = self._clock() + self._patience_s
+            until = self._clock() + self.patience_s
             places = self._alternatives()
             families = [choice.family for choice in self._space.choices]
             turn = [families[:i].count(family) for i, family in enumerate(families)]

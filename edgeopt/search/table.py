@@ -6,6 +6,8 @@ that knows no model: all gain alike, pruning hurts more than precision, and the 
 more than its middle.
 """
 
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -73,13 +75,22 @@ class Table:
 class EstimatedTable:
     """Tables from an estimator: recipes are decoded once, predictions are taken again.
 
+    Decoding one may observe a model on calibration samples, half a minute on some. Where the
+    estimator has the attribute `patience_s`, what was not decoded within so many seconds is
+    taken as the alternative before it, which for the first is that nothing changes: first
+    alternatives are decoded before second ones.
+
     Args:
         space: Of the choices.
         estimator: Of the same space.
+        clock: Seconds.
     """
 
-    def __init__(self, space: Space, estimator: Estimator) -> None:
+    def __init__(
+        self, space: Space, estimator: Estimator, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._space, self._estimator = space, estimator
+        until = clock() + float(getattr(estimator, "patience_s", math.inf))
         self._choices = space.choices
         self._sizes: tuple[tuple[float, ...], ...] | None = None
         start = [starting(choice) for choice in self._choices]
@@ -91,12 +102,14 @@ class EstimatedTable:
                 codes[index] = code
             return space.decode(codes)
 
-        self._alone = [
-            [self._start if choice.family == "repair" else at((i, k)) for k in range(len(choice))]
-            for i, choice in enumerate(self._choices)
-        ]
+        self._alone = [[self._start] * len(choice) for choice in self._choices]
+        places = [(k, i) for i, choice in enumerate(self._choices) for k in range(len(choice))]
+        for k, i in sorted(places):
+            if self._choices[i].family != "repair" and k != start[i]:
+                late = k > 0 and clock() >= until
+                self._alone[i][k] = self._alone[i][k - 1] if late else at((i, k))
         pairs = sorted(estimator.coupled(self._choices))
-        self._pairs = {(i, j): at((i, 1), (j, 1)) for i, j in pairs}
+        self._pairs = {(i, j): at((i, 1), (j, 1)) for i, j in pairs if clock() < until}
 
     def sizes(self) -> tuple[tuple[float, ...], ...]:
         """What each alternative adds to the size, as a share of the baseline's: exact, alone."""

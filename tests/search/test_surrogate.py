@@ -152,6 +152,27 @@ def test_two_numbers_make_damages_of_drops():
     assert np.abs(said - true).mean() < 0.04
 
 
+class Hurried(ToyEstimator):
+    """Has no time at all for decoding alternatives."""
+
+    patience_s = 0.0
+
+
+def test_without_patience_alternatives_change_nothing():
+    """What was not decoded in time costs and gains nothing; with time the table is whole."""
+    space = ToySpace(sites=8, rewrites=2, seed=2)
+    whole = EstimatedTable(space, ToyEstimator(space)).now(raw=True)
+    table = EstimatedTable(space, Hurried(space)).now(raw=True)
+    assert whole.edges
+    assert not table.edges
+    for choice, known, row in zip(space.choices, whole.cost, table.cost, strict=True):
+        assert len(row) == len(choice)
+        if choice.family == "rewrite":
+            assert row == known
+        else:
+            assert row == pytest.approx([row[0]] * len(row), abs=1e-5)
+
+
 def test_accords_compare_what_was_said_with_what_came():
     """Only rows that were forecast count, and the first forecast of each."""
     watch = Foretold(["latency", "accuracy"])
