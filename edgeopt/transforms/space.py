@@ -59,7 +59,7 @@ FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
 _KEPT_BYTES = 512_000_000
 _FEWEST_KEPT = 4
-_OURS_FIRST = 8
+_OURS_FIRST = 5
 _LISTS_KEPT, _RECIPES_KEPT = 512, 4096
 
 
@@ -194,10 +194,7 @@ class GraphSpace:
             return error.rejection.reason
 
     def standard(self) -> tuple[tuple[str, Candidate], ...]:
-        """The baseline, our own first guesses, what a competent user would try, and the rest.
-
-        Most of ours come early: a small budget does not hold the whole tools too.
-        """
+        """The baseline, our first guesses, what a competent user would try, and the rest."""
         return tuple(self.guesses())
 
     def guesses(self) -> Iterator[tuple[str, Candidate]]:
@@ -219,13 +216,18 @@ class GraphSpace:
             yield name, self._candidate(grown)
 
     def usual(self) -> Iterator[tuple[str, Candidate]]:
-        """What a user would try without edgeopt: the runtime's levels and whole tools."""
+        """What a user would try without edgeopt, what may gain most first: tools that quantize,
+        the runtime's levels and providers, other tools."""
+        yield from self._tools([family for family in self._families if family == "quantize"])
         for level in ("basic", "extended"):
             runtime = replace(self._runtime, optimization=level)
             yield f"runtime_{level}", Candidate(recipe=self.empty(), runtime=runtime)
         for name, runtime in self._usual:
             yield name, Candidate(recipe=self.empty(), runtime=runtime)
-        for family in self._families:
+        yield from self._tools([family for family in self._families if family != "quantize"])
+
+    def _tools(self, families: Sequence[ShelfName]) -> Iterator[tuple[str, Candidate]]:
+        for family in families:
             for action in self._listed(family, self.workshop.normalized, whole_model=True):
                 yield label(action), self._candidate(self.workshop.recipe([action]))
 

@@ -20,7 +20,7 @@ from tests.conftest import DIGITS, called
 
 pytestmark = pytest.mark.alone
 MODEL, DATA = DIGITS / "digits.onnx", DIGITS / "digits.npz"
-# Fourteen hold the given model, our first guesses, and all that a user would try.
+# Fourteen hold the given model, our first guesses, and the tools that a user would try first.
 RUN = ["run", str(MODEL), "--data", str(DATA), "--trials", "14", "--max-drop", "3pt", "--json"]
 RUN += ["--objectives", "latency,accuracy,size", "--out", "report"]
 

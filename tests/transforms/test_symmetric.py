@@ -129,7 +129,7 @@ def test_search_reaches_it(opset: int, tmp_path: Path) -> None:
     model = graphs.residual()
     space = space_of(model, tmp_path, opset)
     named = dict(space.standard())
-    kinds = {"int8_everything": {"symmetric_qdq"}, "exact+float16": {"float16"}}
+    kinds = {"int8_everything": {"symmetric_qdq"}, "float16": {"float16"}}
     kinds["int8_everything+float16"] = {"symmetric_qdq", "float16"}
     for name, wanted in kinds.items():
         assert wanted <= {action.transform for action in named[name].recipe.actions}
