@@ -24,6 +24,7 @@ from edgeopt.measure.plan import QUICK
 Floats = npt.NDArray[np.float64]
 PATIENCE_S = 60.0
 """How long a device that went away is waited for, before that is said."""
+_AGAIN = "take the step again; `edgeopt device check` says what disturbs the device"
 
 
 class MeasuredCosts:
@@ -67,17 +68,21 @@ class MeasuredCosts:
             return self._of(outcome, trial.device)
         if outcome.sudden and recipe.digest not in self._ended:
             self._ended.add(recipe.digest)
-            raise InconclusiveError(outcome.reason, where=trial.device)
+            raise InconclusiveError(outcome.reason, where=trial.device, hint=_AGAIN)
         return np.full(len(self.metrics), np.inf)
 
     def _of(self, found: Measurement, device: str) -> Floats:
         latency, size = found.values.get("latency"), found.values.get("size")
         if found.verdict.status == "invalid" or latency is None or size is None:
             why = "; ".join(found.verdict.reasons) or "no latency came out"
-            raise InconclusiveError(f"the measurement cannot be used: {why}", where=device)
+            raise InconclusiveError(
+                f"the measurement cannot be used: {why}", where=device, hint=_AGAIN
+            )
         samples = latency.samples
         if samples is None or not samples.baseline:
-            raise InconclusiveError("the given model was not timed beside it", where=device)
+            raise InconclusiveError(
+                "the given model was not timed beside it", where=device, hint=_AGAIN
+            )
         costs = [samples.ratio.value, size.value / self._size]
         if self._accuracy is not None:
             scored = found.values.get("accuracy") or found.values.get("agreement")
