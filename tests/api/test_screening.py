@@ -14,7 +14,7 @@ from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.measurement import Failure, Measurement, Value
 from edgeopt.core.trial import Trial
 from edgeopt.graph.read import read_model
-from edgeopt.measure.plan import FINAL, QUICK
+from edgeopt.measure.plan import FINAL, NORMAL, QUICK
 
 
 def _file(folder, name: str, *, identity: bool = False, weight: float = 1.0, prefix: str = ""):
@@ -109,7 +109,37 @@ def test_time_for_confirming_follows_what_measuring_takes():
     assert reserved_s([], many, None, 1000.0) == MOST * 1000.0
     planned = 1.25 * FINAL.estimate_s(0.01, 0.01)
     assert reserved_s([], many, 0.01, planned / 0.3) == pytest.approx(planned)
-    assert reserved_s(many[:2], many, 0.01, 3 * planned / 0.3) == pytest.approx(3 * planned)
+    faster = [_trial(number=n, latency_s=0.009) for n in range(8)]
+    three = 3 * 1.25 * FINAL.estimate_s(0.009, 0.01)
+    assert reserved_s(faster[:2], many, 0.01, three / 0.3) == pytest.approx(three)
     assert reserved_s([], many, 0.01, 1e6) == LEAST * 1e6
     slow = [replace(trial, device_s=4 * trial.device_s) for trial in many]
     assert reserved_s([], slow, 0.01, 4 * planned / 0.3) == pytest.approx(4 * planned)
+
+
+def test_time_is_kept_for_what_a_reader_would_take():
+    """Members that are slower than the given model are confirmed with what is left; of many
+    faster ones five have time kept for them."""
+    many = [_trial(number=n) for n in range(8)]
+    budget_s = 400.0
+    slower = [_trial(number=n, latency_s=0.02) for n in range(6)]
+    none = reserved_s([], many, 0.01, budget_s)
+    assert reserved_s(slower, many, 0.01, budget_s) == none
+    faster = [_trial(number=n, latency_s=0.009) for n in range(9)]
+    five = reserved_s(faster[:5], many, 0.01, budget_s)
+    assert none < five == reserved_s(faster, many, 0.01, budget_s)
+
+
+def test_while_little_is_known_the_given_model_says_how_long_a_member_takes():
+    """It was timed and scored as thoroughly, so a long budget isn't held back for two minutes."""
+    given = _trial(
+        number=0,
+        candidate=Candidate(recipe=Recipe(baseline="sha256:0")),
+        protocol=NORMAL.name,
+        device_s=40.0,
+        host_s=20.0,
+    )
+    longer = FINAL.estimate_s(0.01, 0.01) / NORMAL.estimate_s(0.01, 0.01)
+    kept = reserved_s([], [given], 0.01, 600.0)
+    assert kept == pytest.approx(1.25 * (longer * 40.0 + 20.0))
+    assert reserved_s([], [given], 0.01, 100.0) == MOST * 100.0
