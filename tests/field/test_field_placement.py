@@ -4,9 +4,14 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
+from edgeopt.core.action import Action
+from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.profile import QuantizationTypes
+from edgeopt.graph.runtime import Session
+from edgeopt.graph.write import to_bytes
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 from tests.field.as_user import (
@@ -57,6 +62,28 @@ def test_slow_types_are_named(tmp_path: Path) -> None:
     assert found.ran < found.asked
     assert len(found.stayed) == found.asked - found.ran
     assert all("stayed float although it was asked" in sentence for sentence in found.stayed)
+
+
+@pytest.mark.parametrize("net", [graphs.residual, _silu])
+def test_a_model_that_came_in_slow_types(net, tmp_path: Path) -> None:
+    """ORT 20052: a model that the tool's defaults quantized becomes integer, code for code."""
+    space = space_of(net(), tmp_path)
+    tool = next(c for name, c in space.standard() if name.startswith("ort_static:int8"))
+    given = ir.to_proto(built(space, tool.recipe))
+    theirs = space_of(given, tmp_path / "given")
+    action = Action.of("fast_codes", "*", activation="uint8", weight="int8")
+    assert offered(theirs, "fast_codes") == [action]
+    before, graph = ir.from_proto(given), alone(theirs, action)
+    for feed in graphs.random_feeds(given, 2):
+        off = RuntimeSettings(optimization="off")
+        old, new = (Session(to_bytes(each), off).run(feed)["y"] for each in (before, graph))
+        assert np.array_equal(old, new)
+    slow, fast = placement(before, SMALL_IMAGE), placement(graph, SMALL_IMAGE)
+    assert slow.ran is not None
+    assert slow.ran < slow.asked
+    assert slow.islands > 0
+    assert fast.ran == fast.asked == slow.asked
+    assert fast.islands == 0
 
 
 @pytest.mark.parametrize("activation", ["uint8", "int8"])
