@@ -153,6 +153,18 @@ def _best(n: Net, x: str) -> str:
     return n.op("Cast", "places", to=onnx.TensorProto.FLOAT)
 
 
+def _attention(n: Net, x: str) -> str:
+    """As a vision transformer of the timm library is exported: four heads of 64."""
+    heads = n.op("Reshape", n.linear(x, (256, 768)), n.ints(1, 128, 3, 4, 64))
+    three = n.op("Transpose", heads, perm=[2, 0, 3, 1, 4])
+    parts = _split(n, three, axis=0, sizes=(1, 1, 1))
+    q, k, v = (n.op("Squeeze", part, n.ints(0)) for part in parts)
+    turned = n.op("Transpose", k, perm=[0, 1, 3, 2])
+    odds = n.op("Softmax", n.op("MatMul", n.op("Mul", q, n.number(0.125)), turned), axis=-1)
+    back = n.op("Transpose", n.op("MatMul", odds, v), perm=[0, 2, 1, 3])
+    return n.op("Reshape", back, n.ints(1, 128, 256))
+
+
 def _looped() -> onnx.ModelProto:
     """Eight rounds of a recurrent cell of 64 units, as a Loop."""
     n = Net()
@@ -226,6 +238,7 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "split_to_siblings": _planes(
         lambda n, x: n.op("Mul", *_split(n, n.conv2d(x, (64, 128)), axis=1, sizes=(64, 64)))
     ),
+    "heads_to_siblings": _tokens(_attention),
     "shuffle_to_columns": _planes(_shuffled),
     "subsample_to_stride": _planes(_subsampled),
     "root_mean_square": _tokens(_rms),
