@@ -5,16 +5,17 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
 from edgeopt import envs
 from edgeopt.api.device import Device, open_device
+from edgeopt.api.device_numbers import device_numbers
+from edgeopt.api.foreseen import Foreseen
 from edgeopt.api.measuring import MeasuredCosts, on_lane
 from edgeopt.api.prepare import SENSITIVITY, prepared
 from edgeopt.api.reopen import workshop_for
 from edgeopt.api.request import RunRequest
 from edgeopt.api.subject import Subject, open_subject
 from edgeopt.api.workspace import Workspace
+from edgeopt.core.protocols import Space
 from edgeopt.envs.edgeopt_v0 import EdgeOptEnv
 from edgeopt.envs.flat_v0 import EdgeOptFlatEnv, FlatReward
 from edgeopt.errors import UsageError
@@ -43,6 +44,7 @@ def open_environment(
     data: str | None = None,
     device: str = "local",
     store: Path | None = None,
+    predictions: bool = True,
     **options: Any,
 ) -> Generator[EdgeOptEnv]:
     """The environment of one model on one device, open as long as the block runs.
@@ -57,6 +59,9 @@ def open_environment(
         data: As `edgeopt run --data`; a model of the zoo brings its own.
         device: Whose profile decides what is offered.
         store: The workspace.
+        predictions: Of `graphs`: whether groups, and what each action is predicted to change, are
+            observed. One graph an alternative is built for them when the environment is opened,
+            and damages are measured where they are not known: seconds to minutes.
         options: Those of `EdgeOptEnv`.
 
     Raises:
@@ -67,24 +72,31 @@ def open_environment(
     _checked(view, costs)
     with contextlib.ExitStack() as stack:
         if costs == "measured":
-            space, evaluator = stack.enter_context(_measuring(model, data, device, store))
-            yield envs.make(space, evaluator, **options)
+            space, evaluator, estimator, numbers = stack.enter_context(
+                _measuring(model, data, device, store)
+            )
+            seen = Foreseen(space, estimator) if predictions else space
+            given = {"fingerprint": numbers, **options}
+            yield envs.make(_steps(seen), evaluator, **given)
             return
         if view == "plans":
             plans, fingerprint = stack.enter_context(open_plans(model, data, device, store))
             given = {"fingerprint": fingerprint, **options}
             yield envs.make(plans, PlanCosts(plans, ESTIMATED), **given)
             return
-        subject, _, door, workshop = stack.enter_context(_opened(model, data, device, store))
+        subject, workspace, door, workshop = stack.enter_context(
+            _opened(model, data, device, store)
+        )
+        given = {"fingerprint": device_numbers(door, workspace.folder), **options}
         if view == "rewrites":
             graph = workshop.normalized.clone()
             rewrites = Rewriting(graph, rules_on_shelves(), baseline=subject.model.digest)
-            yield envs.make(rewrites, envs.StaticCostEvaluator(rewrites), **options)
+            yield envs.make(rewrites, envs.StaticCostEvaluator(rewrites), **given)
             return
-        offer = Offer(profile=door.profile, data=subject.data is not None)
-        # Its choices are a cached property, which no protocol can say.
-        steps: Any = GraphSpace(workshop, offer)
-        yield envs.make(steps, envs.StaticCostEvaluator(steps), **options)
+        space = GraphSpace(workshop, Offer(profile=door.profile, data=subject.data is not None))
+        estimator = GraphEstimator(space, folder=workspace.folder / SENSITIVITY)
+        steps = _steps(Foreseen(space, estimator) if predictions else space)
+        yield envs.make(steps, envs.StaticCostEvaluator(steps), **given)
 
 
 @contextlib.contextmanager
@@ -112,12 +124,12 @@ def open_flat_environment(
     _checked("graphs", costs)
     with contextlib.ExitStack() as stack:
         if costs == "measured":
-            space, evaluator = stack.enter_context(_measuring(model, data, device, store))
-            yield envs.make_flat(space, evaluator, **options)
+            space, evaluator, _, _ = stack.enter_context(_measuring(model, data, device, store))
+            yield envs.make_flat(_steps(space), evaluator, **options)
             return
         subject, _, door, workshop = stack.enter_context(_opened(model, data, device, store))
         offer = Offer(profile=door.profile, data=subject.data is not None)
-        steps: Any = GraphSpace(workshop, offer)
+        steps = _steps(GraphSpace(workshop, offer))
         given = {"reward": FlatReward(latency="macs"), **options}
         yield envs.make_flat(steps, envs.StaticCostEvaluator(steps), **given)
 
@@ -138,12 +150,23 @@ def _opened(
 @contextlib.contextmanager
 def _measuring(
     model: str | Path, data: str | None, device: str, store: Path | None
-) -> Generator[tuple[Any, MeasuredCosts]]:
-    """The space of a search of this model, and costs by the bench of its device."""
+) -> Generator[tuple[GraphSpace, MeasuredCosts, GraphEstimator, tuple[float, ...]]]:
+    """The space of a search of this model, costs by the bench of its device, estimates for it,
+    and the device in numbers."""
     request = RunRequest(model=str(model), data=data, device=device, store=store).checked()
     with prepared(request, _silent, lambda: False, keep=False) as ready:
         lane = ready.lanes[0]
-        yield ready.spaces[lane.device], on_lane(lane.bench, lane.reopen)
+        space, folder = ready.spaces[lane.device], ready.workspace.folder
+        # Not the search's own: that one has a budget, and hurries.
+        estimator = GraphEstimator(space, folder=folder / SENSITIVITY)
+        numbers = device_numbers(lane.bench.device, folder)
+        yield space, on_lane(lane.bench, lane.reopen), estimator, numbers
+
+
+def _steps(space: Any) -> Space:
+    """A space as the protocol has it: its choices may be a cached property, which no protocol
+    can say."""
+    return space
 
 
 def _checked(view: str, costs: str) -> None:
@@ -165,7 +188,7 @@ def _silent(line: str) -> None:
 def open_plans(
     model: str | Path, data: str | None, device: str, store: Path | None
 ) -> Generator[tuple[Assigned, Sequence[float]]]:
-    """Plans over a model's space with a table of estimates, and the fingerprint of those.
+    """Plans over a model's space with a table of estimates, and the device in numbers.
 
     Raises:
         UsageError: There is no data to estimate damage with.
@@ -178,10 +201,7 @@ def open_plans(
             )
         space = GraphSpace(workshop, Offer(profile=door.profile, data=True))
         estimator = GraphEstimator(space, folder=workspace.folder / SENSITIVITY)
-        steps: Any = space
-        remembered = Remembered(steps)
+        remembered = Remembered(_steps(space))
         plans = Assigned(remembered)
         plans.use(EstimatedTable(remembered, estimator).now(raw=True))
-        prices = np.array([*estimator.gain.prices_us.values()])
-        fingerprint = np.log2(np.maximum(prices, 1e-6) / max(float(prices[0]), 1e-6))
-        yield plans, fingerprint.tolist()
+        yield plans, device_numbers(door, workspace.folder)
