@@ -1,7 +1,8 @@
 """Bring any exporter's graph into the one form that every transform can rely on.
 
 In it every node and value has a name of its own (subgraphs included), local functions are
-inlined, constants are initializers, small constant expressions are folded (also those of sizes
+inlined, constants are initializers, normalizations that the runtime wrote where the standard
+lacks them are spelled, small constant expressions are folded (also those of sizes
 that are known), an If that always takes one branch is that branch, Identity and dead nodes are
 gone, the operator set is as high as is safe and fast (in bodies too), free dimensions have names
 and shapes are inferred. Names, order, types and free dimensions of inputs and outputs stay, and
@@ -23,6 +24,7 @@ from edgeopt.graph.editor import Editor
 from edgeopt.graph.folding import drop_identities, drop_unused, fold_constants, lift_constants
 from edgeopt.graph.known_sizes import fold_known_sizes
 from edgeopt.graph.opset import fastest_opset
+from edgeopt.graph.own_norms import spell_norms
 from edgeopt.graph.read import sort
 from edgeopt.graph.reserved import free_reserved
 from edgeopt.graph.runtime import synthetic_feed
@@ -66,6 +68,7 @@ def normalize(graph: ir.Model, *, opset_ceiling: int = 21, feed: Feed | None = N
         pass
     settle_branches(work)
     drop_unused(work)
+    spell_norms(work)
     work.ir_version = max(work.ir_version, 8)
     work, note = fastest_opset(work, opset_ceiling, feed or synthetic_feed(work))
     said += [note] if note else []

@@ -7,6 +7,7 @@ import onnx_ir as ir
 from onnx import shape_inference
 
 from edgeopt.errors import ModelError
+from edgeopt.graph.stand_ins import stand_in
 from edgeopt.graph.write import copy_of, to_proto
 
 _BIG_BYTES = 1024
@@ -64,6 +65,7 @@ def inferred(
         ModelError: Two operators contradict each other.
     """
     model = skeleton(graph, keep_shapes=False)
+    stand_in(model)
     for info in model.graph.input:
         if shapes and info.name in shapes:
             _set_shape(info, shapes[info.name])

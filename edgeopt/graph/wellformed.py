@@ -15,6 +15,7 @@ from onnx import defs
 
 from edgeopt.errors import ModelError
 from edgeopt.graph import files
+from edgeopt.graph.stand_ins import NORMS
 
 RUNTIME_DOMAINS = frozenset(
     {
@@ -94,6 +95,8 @@ def _check_operator(
 ) -> None:
     domain = _domain(node.domain)
     if (domain, node.op_type) in functions or domain in RUNTIME_DOMAINS:
+        return
+    if not domain and node.op_type in NORMS:
         return
     label = _label(node)
     if domain not in _standard_domains():

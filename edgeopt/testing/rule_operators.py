@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
+from edgeopt.testing import rule_contrib
 from edgeopt.testing.rule_axes import concat, shaped, split, transpose
 from edgeopt.testing.rule_sketch import Made, Sketch, Undrawable
 from edgeopt.testing.rule_values import (
@@ -52,7 +53,8 @@ class Walker:
     @property
     def made(self) -> list[Made]:
         """Everything that nodes make, in order."""
-        return [m for term, each in self._made.items() if isinstance(term, Call) for m in each]
+        calls = [each for term, each in self._made.items() if isinstance(term, Call)]
+        return [m for each in calls for m in each if m.name]
 
     def value(self, term: Term | None, hint: Shape) -> Made | None:
         """What a term is; a new input has the hinted shape, a new constant one that fits it."""
@@ -116,9 +118,10 @@ class Walker:
             return (self.sketch.constant(np.full(shape, term.value, self.sketch.dtype)),)
         assert isinstance(term, Call), "a pattern holds variables, numbers and operators"
         op_type = self.draw.pick(term.op_types)
-        inputs, attributes = _TABLE.get(op_type, _plain)(self, term, op_type, hint)
+        known = _CONTRIB if term.domain else _TABLE
+        inputs, attributes = known.get(op_type, _plain)(self, term, op_type, hint)
         written = {**attributes, **term.attributes}
-        return self.sketch.node(op_type, inputs, written, term.outputs)
+        return self.sketch.node(op_type, inputs, written, term.outputs, term.domain)
 
 
 def _plain(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
@@ -362,3 +365,4 @@ _TABLE: Mapping[str, Callable[[Walker, Call, str, Shape], Drawn]] = {
     "Transpose": transpose,
     "Where": where,
 }
+_CONTRIB = rule_contrib.table(_conv, _gemm)

@@ -148,6 +148,7 @@ class Sketch:
         inputs: Sequence[Made | None],
         attributes: Mapping[str, Attribute],
         outputs: int = 1,
+        domain: str = "",
     ) -> tuple[Made, ...]:
         """A new node; its outputs have the types that inference finds.
 
@@ -162,13 +163,18 @@ class Sketch:
             for m in inputs
         ]
         held = {i: m.array for i, m in enumerate(inputs) if m is not None and m.array is not None}
-        found = infer(op_type, "", self.opset, attributes, types, held, outputs)
+        found = infer(op_type, domain, self.opset, attributes, types, held, outputs)
         names = ["" if m is None else m.name for m in inputs]
         label = f"v{len(self._nodes)}"
-        made = tuple(_typed(f"{label}_{i}", each) for i, each in enumerate(found))
+        none = Made("", self.dtype, ())
+        made = tuple(
+            none if domain and i and each is None else _typed(f"{label}_{i}", each)
+            for i, each in enumerate(found)
+        )
         written: dict[str, Any] = dict(attributes)
         outs = [m.name for m in made]
-        self._nodes.append(helper.make_node(op_type, names, outs, name=label, **written))
+        node = helper.make_node(op_type, names, outs, name=label, domain=domain, **written)
+        self._nodes.append(node)
         return made
 
     def model(self, outputs: Sequence[Made]) -> onnx.ModelProto:
@@ -191,8 +197,10 @@ class Sketch:
             for m in dict.fromkeys(outputs)
         ]
         graph = helper.make_graph(self._nodes, "drawn", inputs, ends, self._constants)
-        opset = helper.make_opsetid("", self.opset)
-        return helper.make_model(graph, opset_imports=[opset], ir_version=9)
+        domains = dict.fromkeys(node.domain for node in self._nodes if node.domain)
+        opsets = [helper.make_opsetid("", self.opset)]
+        opsets += [helper.make_opsetid(domain, 1) for domain in domains]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
     def feed(self) -> dict[str, Array]:
         """Numbers for the inputs, zeros among them."""

@@ -9,6 +9,7 @@ applied, so that the exams of other shelves go on from there.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from edgeopt.core.profile import DeviceProfile, QuantizationTypes
 from edgeopt.graph.check import check
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.runtime import Session
+from edgeopt.graph.shapes import infer_shapes
+from edgeopt.graph.stand_ins import DOMAIN
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing.graphs import random_feeds
 from edgeopt.transforms.base import EXACT, Evidence, Offer, Range, Rejection, Transform
@@ -120,6 +123,11 @@ class NoEvidence:
         """No folder."""
         return None
 
+    @property
+    def patience_s(self) -> float:
+        """Nobody waits."""
+        return math.inf
+
     def tell(self, text: str) -> None:
         """Nobody listens."""
         del text
@@ -176,6 +184,8 @@ def opened(model: onnx.ModelProto) -> ir.Model:
     """A model as transforms meet it: shapes inferred, sorted, a new graph every time."""
     graph = ir.from_proto(onnx.shape_inference.infer_shapes(model))
     graph.graph.sort()
+    if any(node.domain == DOMAIN for node in graph.graph):
+        infer_shapes(graph)
     return graph
 
 

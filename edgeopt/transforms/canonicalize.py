@@ -20,6 +20,14 @@ from edgeopt.transforms.stages import transform_of
 NAME = "canonicalize"
 PHASES: tuple[tuple[str, ...], ...] = (
     (
+        "unfuse_conv",
+        "unfuse_gemm",
+        "unfuse_matmul",
+        "unfuse_gelu",
+        "unfuse_norm",
+        "unfuse_rms",
+    ),
+    (
         "gelu",
         "hardswish",
         "hardsigmoid",

@@ -48,6 +48,17 @@ def integers_of(node: Node, name: str, given: Const | None) -> tuple[int, ...]:
     return tuple(int(number) for number in written)
 
 
+def number_of(node: Node, name: str, default: float) -> float:
+    """A number attribute of an operator that the onnx package does not know."""
+    written: Any = node.attrs.get(name, default)
+    return float(written)
+
+
+def word_of(node: Node, name: str) -> str:
+    """A text attribute of such an operator; empty where it is left out."""
+    return str(node.attrs.get(name, ""))
+
+
 def require_one_per_channel(constant: Const, weight: Const) -> None:
     """Ask that a constant behind a convolution holds one number, or one a channel.
 

@@ -218,7 +218,7 @@ class Engine:
         if node.graph is None:
             self._sites.pop(node, None)
             return
-        if node.domain or not node.outputs:
+        if not node.outputs:
             return
         held = self._sites.get(node, {})
         for rule in self._by_type.get(node.op_type, ()):

@@ -12,6 +12,7 @@ import onnx
 import onnx_ir as ir
 from onnx import checker, defs, helper, numpy_helper, shape_inference
 
+from edgeopt.graph.stand_ins import DOMAIN, standing_in
 from edgeopt.transforms.rules.sizes import Array
 from edgeopt.transforms.rules.terms import Attribute
 
@@ -85,12 +86,14 @@ def _inferred(
     outputs: int,
 ) -> tuple[Typed | None, ...]:
     nothing: tuple[Typed | None, ...] = (None,) * outputs
-    if not defs.has(op_type, version, domain):
-        return nothing
     names = ["" if each is None else f"i{index}" for index, each in enumerate(inputs)]
     made = [f"o{index}" for index in range(outputs)]
     node = helper.make_node(op_type, names, made, domain=domain, **dict(attributes))
     types = {f"i{i}": _proto(each) for i, each in enumerate(inputs) if each is not None}
+    if domain == DOMAIN:
+        return _of_stand_in(node, version, types)
+    if not defs.has(op_type, version, domain):
+        return nothing
     data = {
         f"i{i}": numpy_helper.from_array(np.frombuffer(raw, np.dtype(kind)).reshape(shape))
         for i, kind, shape, raw in constants
@@ -111,6 +114,22 @@ def _inferred(
     ):
         return nothing
     return tuple(_typed(found[name]) if name in found else None for name in made)
+
+
+def _of_stand_in(
+    node: onnx.NodeProto, version: int, types: Mapping[str, onnx.TypeProto]
+) -> tuple[Typed | None, ...]:
+    """Of one of the runtime's own operators; the version is the default operator set's."""
+    nodes = standing_in(node, version)
+    given = [helper.make_value_info(name, kind) for name, kind in types.items()]
+    ends = [helper.make_empty_tensor_value_info(name) for name in node.output]
+    graph = helper.make_graph([] if nodes == [node] else nodes, "g", given, ends)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", version)])
+    try:
+        found = shape_inference.infer_shapes(model, data_prop=True).graph.output
+    except (shape_inference.InferenceError, RuntimeError):
+        return (None,) * len(node.output)
+    return tuple(_typed(info.type) for info in found)
 
 
 def _proto(found: Typed) -> onnx.TypeProto:

@@ -135,7 +135,7 @@ class Writer:
         types = [None if value is None else typed(value) for value in inputs]
         if any(t is None and v is not None for t, v in zip(types, inputs, strict=True)):
             return (None,) * call.outputs
-        opset = self._editor.graph.opset_imports.get(call.domain, 1)
+        opset = self._version
         return infer(
             call.op_types[0], call.domain, opset, call.attributes, types, constants, call.outputs
         )
