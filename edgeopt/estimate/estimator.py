@@ -24,6 +24,7 @@ from edgeopt.estimate.sensitivity import SAMPLES, Sensitivity
 from edgeopt.estimate.work import work_of
 from edgeopt.graph.runtime import version
 from edgeopt.transforms.base import EXACT
+from edgeopt.transforms.replay import ActionRejected
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.transforms.stages import transform_of
 
@@ -33,6 +34,8 @@ _DROP_NOISE = 0.005
 _DROP_PRIOR = 1.0
 _UNKNOWN = 10.0
 """Relative spread of a damage that no accuracy has been set against."""
+_SPREAD = 8
+"""Every eighth group is heard first, then those beside them."""
 _SILENT = frozenset({"repair"})
 """Families whose alone has no meaning: there is nothing to repair in the float graph."""
 
@@ -120,6 +123,21 @@ class GraphEstimator:
             self.sensitivity.save()
             self.sensitivity.forget_activations()
         return self._alone
+
+    def noises(self, places: Sequence[tuple[int, int]]) -> tuple[float, ...]:
+        """What some alternatives do alone, by choice and code: noise over signal at the outputs.
+
+        Evenly spread ones first: those that `patience_s` does not reach are taken from them."""
+        until = self._clock() + self.patience_s
+        families = [choice.family for choice in self._space.choices]
+        found: dict[tuple[int, int], float] = {}
+        for start in range(_SPREAD):
+            for place in places[start::_SPREAD]:
+                if not found or self._clock() < until:
+                    found[place] = self._damage(*place)
+        self.sensitivity.save()
+        self.sensitivity.forget_activations()
+        return tuple(like(place, found, families) for place in places)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -214,7 +232,11 @@ class GraphEstimator:
                 continue
             ratio = ratio_of(trial)
             if ratio is not None:
-                self.gain.learn(self._work(trial.candidate.recipe), ratio)
+                try:
+                    work = self._work(trial.candidate.recipe)
+                except ActionRejected:
+                    continue  # of another version of edgeopt, whose actions are not these
+                self.gain.learn(work, ratio)
             accuracy = _accuracy(trial)
             if accuracy is not None and self._accuracy is not None and self._space.offer.data:
                 row = self.damages * self._switched(trial.candidate.recipe)
