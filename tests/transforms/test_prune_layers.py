@@ -15,8 +15,10 @@ from edgeopt.testing.prune_groups import TOLERANCE, difference
 from edgeopt.testing.quantize_exam import evidence_of
 from edgeopt.testing.transform_exam import NoEvidence, examine, opened
 from edgeopt.transforms.base import Rejection
+from edgeopt.transforms.calibration.moments import Moments
 from edgeopt.transforms.prune.hold_branch import PLUGIN as HOLD
 from edgeopt.transforms.prune.low_rank import PLUGIN as LOW_RANK
+from edgeopt.transforms.prune.low_rank import truncated
 
 
 @pytest.mark.parametrize(
@@ -135,3 +137,18 @@ def test_no_factors(rank: int, reason: str) -> None:
     made = LOW_RANK.apply(editor, Action.of("low_rank", "a", rank=rank), NoEvidence())
     assert isinstance(made, Rejection)
     assert reason in made.reason
+
+
+def test_moments_that_rounding_made_indefinite() -> None:
+    """One channel carries a million times the power of the others, and their own sums came out
+    below zero: the factors are still those of the matrix on what was seen."""
+    generator = np.random.default_rng(4)
+    size = 24
+    products = np.full((size, size), 1e-3)
+    products[0, 0] = 1e6
+    products[np.arange(1, size), np.arange(1, size)] = -1.0
+    seen = Moments(count=1, total=np.zeros(size), square=np.diag(products), products=products)
+    matrix = generator.normal(size=(16, size))
+    outward, inward = truncated(matrix, seen, 4)
+    assert np.isfinite(outward).all()
+    assert np.allclose((outward @ inward)[:, 0], matrix[:, 0], rtol=1e-3)

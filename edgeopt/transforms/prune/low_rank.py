@@ -179,6 +179,8 @@ def _factors(
     seen = evidence.moments(model, _read(model, wanted, layer), products=True).get(wanted)
     if seen is None or seen.products is None or len(seen.total) != layer.matrix.shape[1]:
         return None
+    if not np.isfinite(seen.products).all():
+        return None
     outward, inward = truncated(layer.matrix.astype(np.float64), seen, rank)
     kept = {"out": outward.astype(np.float32), "in": inward.astype(np.float32)}
     return kept["out"], kept["in"], evidence.keep(kept)
@@ -202,11 +204,23 @@ def truncated(matrix: Array, seen: Moments, rank: int) -> tuple[Array, Array]:
     second = seen.products / seen.count
     size = len(second)
     second = second + _RIDGE * max(float(np.trace(second)) / size, 1e-30) * np.eye(size)
-    root = np.linalg.cholesky(second)
-    left, values, _ = np.linalg.svd(matrix @ root, full_matrices=False)
+    left, values, _ = np.linalg.svd(matrix @ _root(second), full_matrices=False)
     outward = left[:, :rank] * np.sqrt(values[:rank])
     inward = (left[:, :rank] / np.sqrt(np.maximum(values[:rank], 1e-30))).T @ matrix
     return outward, inward
+
+
+def _root(second: Array) -> Array:
+    """A with A A' = the moments; what rounding made negative counts as nothing.
+
+    Sums of products in single precision have eigenvalues below zero where few channels carry
+    nearly all of the power.
+    """
+    try:
+        return np.linalg.cholesky(second)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(second)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 PLUGIN = LowRank()
