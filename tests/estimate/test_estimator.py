@@ -1,10 +1,12 @@
 """`GraphEstimator` over a real space: what it predicts, learns, couples, and keeps."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from edgeopt.core.action import Action
 from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Estimator
 from edgeopt.core.measurement import Measurement, Value
@@ -117,6 +119,28 @@ def test_it_learns_from_what_was_measured(space: GraphSpace):
     assert after.mean(LATENCY) > before
     assert after.mean(DROP) == pytest.approx(0.1, abs=0.01)
     assert estimator.gain.count == 1
+
+
+def test_a_trial_that_cannot_be_built_any_more_teaches_nothing(space: GraphSpace):
+    """A study that another version of edgeopt began holds recipes that do not apply now."""
+    estimator = GraphEstimator(space)
+    strange = replace(_with(space), actions=(Action.of("static_qdq", "no such group", version=2),))
+    estimator.learn([_trial(0, space.empty(), 1.0, 0.9), _trial(1, strange, 0.5, 0.8)])
+    assert estimator.predict(_with(space)).mean(LATENCY) is not None
+    assert estimator.gain.count == 0
+
+
+def test_noises_of_some_groups(space: GraphSpace):
+    """What was asked for alone is what all damages say of it; without patience one is heard, and
+    the others are taken from it."""
+    places = [(i, 1) for i, c in enumerate(space.choices) if c.family == "quantize"]
+    estimator = GraphEstimator(space)
+    found = estimator.noises(places)
+    starts = np.cumsum([0, *(len(c) for c in space.choices)])
+    assert found == tuple(estimator.damages[starts[i] + k] for i, k in places)
+    ticks = iter(range(10_000))
+    hasty = GraphEstimator(space, patience_s=0.0, clock=lambda: float(next(ticks)))
+    assert hasty.noises(places) == (found[0],) * len(places)
 
 
 def test_damages_are_kept_between_runs(space: GraphSpace, tmp_path: Path):
