@@ -27,6 +27,7 @@ from edgeopt.transforms.calibration.statistics import Statistics
 from edgeopt.transforms.groups import groups
 from edgeopt.transforms.quantize import _kept
 from edgeopt.transforms.quantize._scale import gate_scale_of, scale_of
+from edgeopt.transforms.quantize.ort_dynamic import PLUGIN as ORT_DYNAMIC
 from edgeopt.transforms.quantize.static_qdq import PLUGIN
 from tests.transforms.small_nets import EVERY_KIND
 
@@ -58,6 +59,23 @@ def test_exam(net: object, store: ArtifactStore) -> None:
     """Each group alone runs in integers, and the order of groups does not matter."""
     assert callable(net)
     examine_quantize("static_qdq", net(), store)
+
+
+def test_the_dynamic_tool_is_tried_once_on_a_net_of_convolutions():
+    """It turns them into ConvInteger, which is slow with one scale a channel too."""
+    convolutions, products = Builder(), Builder()
+    convolutions.conv("x", "y", (3, 8))
+    products.node("MatMul", ["x", products.weight("w", 16, 8)], "y")
+    shapes = (("N", 3, 8, 8), ("N", 8, 8, 8)), (("N", 16), ("N", 8))
+    counts = [
+        len(ORT_DYNAMIC.sites(opened(_model(b, *shape)), offer()))
+        for b, shape in zip((convolutions, products), shapes, strict=True)
+    ]
+    assert counts == [1, 2]
+
+
+def _model(b: Builder, read: tuple[str | int, ...], made: tuple[str | int, ...]):
+    return b.model([("x", "float32", read)], [("y", "float32", made)])
 
 
 @pytest.mark.parametrize("name", ["ort_static", "ort_dynamic"])
