@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 from edgeopt.api import dropped, frozen
 from edgeopt.api.accuracy import Accuracy, PairedAccuracy
@@ -21,14 +22,14 @@ from edgeopt.api.trials import Bench
 from edgeopt.api.workspace import Workspace, ensure_folder
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.data import Feed
-from edgeopt.core.estimates import Estimator
 from edgeopt.core.objective import Objective
-from edgeopt.core.protocols import Strategy
+from edgeopt.core.protocols import Space, Strategy
 from edgeopt.core.study import Study
 from edgeopt.errors import ConnectionLostError
 from edgeopt.estimate.estimator import GraphEstimator
 from edgeopt.measure.feeds import write_feeds
 from edgeopt.plugins import STRATEGIES
+from edgeopt.search.released import Released
 from edgeopt.search.trained import Trained
 from edgeopt.targets.devices import resolve
 from edgeopt.transforms.base import Offer
@@ -41,10 +42,9 @@ _SENSITIVITY_SHARE = 0.1
 """Of a study's time: what finding damages may take."""
 FEEDS = 8
 """Real inputs that the device rotates over while it measures."""
-_DISTIL_SHARE, _DISTIL_MOST_S = 0.1, 300.0
-"""Of a study's time what one training may take; `trained` asks for three of them at most."""
-_SEARCHES = 2
-"""Strategies that search recipes: the standard candidates, and the one that was asked for."""
+_DISTIL_SHARE, _DISTIL_MOST_S = 0.25, 300.0
+"""Of a study's time what one training may take. One of minutes brings back what three short ones
+do not; `trained` asks for another only where there is time beside what confirming takes."""
 
 Progress = Callable[[str], None]
 
@@ -70,7 +70,7 @@ class Ready:
     devices: Sequence[Device]
     spaces: Mapping[str, GraphSpace]
     lanes: Sequence[Lane]
-    estimators: Mapping[str, Estimator]
+    estimators: Mapping[str, GraphEstimator]
     own_objectives: dict[str, tuple[Objective, ...]] = field(
         default_factory=dict[str, tuple[Objective, ...]]
     )
@@ -92,8 +92,21 @@ class Ready:
             )
             for name in _strategies(self.request)
         ]
-        trained = Trained(self.spaces[device].trained, objectives, estimator)
-        return [*found[:_SEARCHES], ("trained", trained), *found[_SEARCHES:]]
+        space = self.spaces[device]
+        # To who reads it a cached property is a property, but not to the type checker.
+        released = Released(cast("Space", space), objectives, estimator.noises)
+        found.insert(1, ("released", released))
+        if not space.training_s:
+            return found
+        lane = next(lane for lane in self.lanes if lane.device == device)
+        trained = Trained(
+            space.trained,
+            objectives,
+            estimator,
+            price_s=space.training_s,
+            spare_s=lane.spare_s,
+        )
+        return [*found[:2], ("trained", trained), *found[2:]]
 
 
 @contextlib.contextmanager
@@ -154,7 +167,14 @@ def _wired(
     runtimes = {device.name: _runtime(request, device) for device in devices}
     feeds = sample_feeds(request, subject)
     ceiling = min(device.profile.opset_ceiling for device in devices)
-    workshop = workshop_for(subject, workspace, ceiling, feeds[0], progress=progress)
+    lanes: list[Lane] = []
+
+    def patience_s() -> float:
+        return min(lane.spare_s() for lane in lanes)
+
+    workshop = workshop_for(
+        subject, workspace, ceiling, feeds[0], progress=progress, patience_s=patience_s
+    )
     base = None if accuracy is None else accuracy.baseline(accuracy.data.search).value
     objectives = request.objectives_for(subject.metric_name, base)
     study = _study(request, subject, objectives, devices, runtimes, ceiling)
@@ -173,7 +193,6 @@ def _wired(
     ensure_folder(samples.parent)
     write_feeds(feeds, samples)
     spaces: dict[str, GraphSpace] = {}
-    lanes: list[Lane] = []
     for name, door in doors.items():
         device = door.device
         spaces[name] = GraphSpace(
@@ -185,8 +204,7 @@ def _wired(
                 freeze=frozen.shapes(request.freeze, subject.model),
                 values=frozen.values(request.freeze, subject.model),
                 drop_outputs=frozenset(request.drop_outputs),
-                # A plan names what would be tried, and to make a trained one takes its training.
-                distil_s=min(_DISTIL_SHARE * request.budget_s, _DISTIL_MOST_S) * keep,
+                distil_s=min(_DISTIL_SHARE * request.budget_s, _DISTIL_MOST_S),
             ),
             families=request.families,
             runtime=runtimes[name],

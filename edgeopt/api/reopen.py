@@ -91,12 +91,14 @@ def workshop_for(
     feed: Feed | None = None,
     *,
     progress: Callable[[str], None] | None = None,
+    patience_s: Callable[[], float] | None = None,
 ) -> Workshop:
     """A workshop over a subject, with its calibration data behind it.
 
     Args:
         feed: Stands in for free dimensions where there is no data.
         progress: Told how far a training is.
+        patience_s: Asked how long one may take now, by the clock.
     """
     data = subject.data
     part, state = (None, None) if data is None else (data.calibration, data.state)
@@ -110,6 +112,7 @@ def workshop_for(
             kept=workspace.folder / "calibration",
             data_digest="" if data is None else data.digest,
             progress=progress,
+            patience_s=patience_s,
         ),
         opset_ceiling=opset_ceiling,
         feed=feed if data is None else data.calibration.feeds[0],

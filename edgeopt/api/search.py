@@ -36,6 +36,8 @@ CONFIRM_SHARE = MOST
 """The largest share of the time that is kept for measuring the best ones again."""
 _NOT_JUDGED = frozenset({"static", "transfer"})
 """Who asks for what a person would try: its accuracy is not judged before it is timed."""
+EARLY = frozenset({"released"})
+"""Strategies that take up at once what a first guess found."""
 _MOMENTARY = ("starved:", "drift:", "swap:", "throttled:")
 
 Progress = Callable[[str], None]
@@ -117,7 +119,7 @@ class Lane:
         """
         told = 0
         offers = [(name, strategy, self._batches(strategy)) for name, strategy in strategies]
-        for name, strategy, batch in turns(offers):
+        for name, strategy, batch in turns(offers, early=EARLY):
             room = None if self.trials is None else self.trials - told
             labels: Mapping[str, str] = getattr(strategy, "labels", {})
             offered = self.offered(self.skipped)
@@ -187,12 +189,15 @@ class Lane:
         return self.book.front(self.device)
 
     def _batches(self, strategy: Strategy) -> Iterator[Sequence[Candidate]]:
-        """Full batches of candidates not asked for before, until the ideas run out."""
+        """Full batches of candidates not asked for before, until the ideas run out; empty ones of
+        a strategy that waits for what others find (an attribute `waits`).
+        """
         seen: set[str] = set()
-        while asked := self.host.build(strategy.ask, BATCH).result():
+        while True:
+            asked = self.host.build(strategy.ask, BATCH).result()
             fresh = [candidate for candidate in asked if candidate.key not in seen]
             seen.update(candidate.key for candidate in asked)
-            if not fresh:
+            if not fresh and not getattr(strategy, "waits", False):
                 return
             yield fresh
 
@@ -210,7 +215,7 @@ class Lane:
                 if known is not None:
                     found.append(known)
                     continue
-                ended = self.stopped() or self.left_s() < self._reserved_s()
+                ended = self.stopped() or self.spare_s() < 0
                 if ended:
                     break
                 if self._spare(candidate):
@@ -348,6 +353,10 @@ class Lane:
         with self._reopening:
             if self.bench is lost:
                 self.bench = self.reopen(lost, self.left_s(), error)
+
+    def spare_s(self) -> float:
+        """Seconds that are left beside what is kept for measuring the best ones again."""
+        return self.left_s() - self._reserved_s()
 
     def left_s(self) -> float:
         """Seconds of the budget that are left; negative where it is overdrawn."""

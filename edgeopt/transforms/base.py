@@ -172,6 +172,11 @@ class Evidence(Protocol):
         """Folder for what takes minutes and is not done yet; None keeps nothing."""
         ...
 
+    @property
+    def patience_s(self) -> float:
+        """How long, by the clock, whoever waits for this has time for what takes minutes."""
+        ...
+
     def tell(self, text: str) -> None:
         """Say how far something is that takes minutes."""
         ...

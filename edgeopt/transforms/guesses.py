@@ -26,7 +26,7 @@ ALWAYS_WITH_PRUNING = frozenset({"repair:least_squares"})
 
 
 def first_guesses(
-    choices: Sequence[Choice], macros: Sequence[Choice], stem: str | None
+    choices: Sequence[Choice], macros: Sequence[Choice], stem: str | None, *, trains: bool = False
 ) -> dict[str, list[int]]:
     """Exact with macros, everything in integers, pruned, one scheme everywhere, then parts of it.
 
@@ -34,6 +34,7 @@ def first_guesses(
         choices: Of the space, the macros among them.
         macros: Those that need others to pay.
         stem: Site of the first layer where it may be left alone; None where it may not.
+        trains: Whether what is pruned may be trained then.
     """
     families = {choice.family for choice in choices}
     exact = frozenset(families & EXACT)
@@ -43,7 +44,7 @@ def first_guesses(
     if "quantize" in families:
         found |= int8_everything(choices, macros, stem)
     if "prune" in families:
-        found |= pruned(choices, macros)
+        found |= pruned(choices, macros, trains=trains)
     if "quantize" in families:
         found |= by_scheme(choices, macros)
     if exact:
@@ -112,11 +113,14 @@ def int8_everything(
     return found if corrected == codes else {**found, "int8_everything+bias": corrected}
 
 
-def pruned(choices: Sequence[Choice], macros: Sequence[Choice]) -> dict[str, list[int]]:
+def pruned(
+    choices: Sequence[Choice], macros: Sequence[Choice], *, trains: bool = False
+) -> dict[str, list[int]]:
     """Codes by name: everything exact, gates held, and all widths alike; pruning repaired.
 
     The narrow one also in integers: precision is chosen after widths, and pays less the narrower
-    the layers are.
+    the layers are. Least squares alone bring more narrow nets back than nets of half the width; a
+    training brings back these, so where one is offered they come first.
     """
     gates = {choice.name for choice in choices if _does(choice, _GATE)}
     widths = {choice.name for choice in choices if _does(choice, _CHANNELS)}
@@ -136,7 +140,8 @@ def pruned(choices: Sequence[Choice], macros: Sequence[Choice]) -> dict[str, lis
 
     found = {GATES: cut(exact, 0)} if gates else {}
     if widths:
-        found |= {NARROW: cut(exact, 1), HALF_WIDTH: cut(exact, _HALF_OF_FIRST)}
+        cuts = {NARROW: cut(exact, 1), HALF_WIDTH: cut(exact, _HALF_OF_FIRST)}
+        found |= dict(reversed(cuts.items())) if trains else cuts
         if any(choice.family == "quantize" for choice in choices):
             found[f"{NARROW}+quantize"] = cut(integers, 1)
     return found

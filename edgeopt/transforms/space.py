@@ -21,7 +21,7 @@ from edgeopt.core.protocols import Arrays
 from edgeopt.graph.cost import static_cost
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.features import features
-from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName, Transform
+from edgeopt.transforms.base import EXACT, STAGES, Offer, Rejection, ShelfName
 from edgeopt.transforms.bodies import sites_of
 from edgeopt.transforms.canonicalize import ALWAYS, canonicalize
 from edgeopt.transforms.canonicalize import NAME as CANONICAL
@@ -53,12 +53,11 @@ from edgeopt.transforms.stages import (
     stage_of_shelf,
     transform_of,
 )
-from edgeopt.transforms.training import trained
+from edgeopt.transforms.training import price_s, trained
 
 FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
-_KEPT_BYTES = 512_000_000
-_FEWEST_KEPT = 4
+_KEPT_BYTES, _FEWEST_KEPT = 512_000_000, 4
 _OURS_FIRST = 5
 _LISTS_KEPT, _RECIPES_KEPT = 512, 4096
 
@@ -215,6 +214,11 @@ class GraphSpace:
         for name, grown in made:
             yield name, self._candidate(grown)
 
+    @cached_property
+    def training_s(self) -> float:
+        """What one training takes, in seconds of one core; 0 where none is offered."""
+        return price_s(self._listed("repair", self._fixpoint.graph))
+
     def usual(self) -> Iterator[tuple[str, Candidate]]:
         """What a user would try without edgeopt, what may gain most first: tools that quantize,
         the runtime's levels and providers, other tools."""
@@ -342,29 +346,26 @@ class GraphSpace:
         return dict(sorted(found.items(), key=lambda item: STAGES.index(item[0][0])))
 
     def _mends(self) -> list[Choice]:
-        """Each repair of what is pruned on or off, but for those that take minutes."""
-        by_name: dict[str, list[Action]] = {}
-        for action in self._listed("repair", self._fixpoint.graph):
-            transform = transform_of(action.transform)[1]
-            if repairs_float(transform) and not getattr(transform, "costly", False):
-                by_name.setdefault(action.transform, []).append(action)
-        return [on_off(f"repair:{n}", "repair", found, mends=True) for n, found in by_name.items()]
+        """Each repair of what is pruned on or off."""
+        found = self._quick_repairs(self._fixpoint.graph, on_float=True)
+        return [on_off(f"repair:{n}", "repair", each, mends=True) for n, each in found.items()]
 
     def _repairs(self) -> list[Choice]:
-        """Each repair on or off: at all its sites on the graph with everything quantized.
-
-        A repair that takes a minute a candidate (`costly`) would use up the time of a search.
-        """
+        """Each repair on or off: at all its sites on the graph with everything quantized."""
         if "repair" not in self._families:
             return []
-        quantized = self._all_quantized(self._fixpoint.actions)
-        listed = self._listed("repair", self.graph(quantized))
-        by_name: dict[str, list[Action]] = {}
-        for action in listed:
+        quantized = self.graph(self._all_quantized(self._fixpoint.actions))
+        found = self._quick_repairs(quantized, on_float=False)
+        return [on_off(f"repair:{name}", "repair", each) for name, each in found.items()]
+
+    def _quick_repairs(self, graph: ir.Model, *, on_float: bool) -> dict[str, list[Action]]:
+        """By name, without those that would use up a search: a minute a candidate (`costly`)."""
+        found: dict[str, list[Action]] = {}
+        for action in self._listed("repair", graph):
             transform = transform_of(action.transform)[1]
-            if not getattr(transform, "costly", False) and not repairs_float(transform):
-                by_name.setdefault(action.transform, []).append(action)
-        return [on_off(f"repair:{name}", "repair", found) for name, found in by_name.items()]
+            if repairs_float(transform) == on_float and not getattr(transform, "costly", False):
+                found.setdefault(action.transform, []).append(action)
+        return found
 
     def _all_quantized(self, exact: Sequence[Action]) -> Recipe:
         recipe = self.workshop.recipe([*exact, *self._in_integers(self._fixpoint.graph)])
@@ -378,7 +379,8 @@ class GraphSpace:
         """Ours, most promising first."""
         stem = releasable_stem(self._fixpoint.graph)
         typed: list[tuple[str, Recipe]] = []
-        for name, codes in first_guesses(self.choices, self._macros, stem).items():
+        able = self.training_s > 0
+        for name, codes in first_guesses(self.choices, self._macros, stem, trains=able).items():
             recipe = self.decode(codes)
             typed += [(name, recipe)] * (name in WITH_HALF)
             yield name, recipe
@@ -405,11 +407,10 @@ class GraphSpace:
         if family not in self._families or not (self.offer.data or family in EXACT):
             return ()
         shelf = plugins.SHELVES[family]
-        transforms: list[Transform] = [transform_of(name)[1] for name in shelf.names()]
         return tuple(
             dict.fromkeys(
                 action
-                for transform in transforms
+                for transform in (transform_of(name)[1] for name in shelf.names())
                 if transform.whole_model == whole_model
                 if not getattr(transform, "control", False)
                 if self.offer.data or not transform.needs_data

@@ -22,6 +22,11 @@ def trains(action: Action) -> bool:
     return bool(getattr(transform, "trains", False))
 
 
+def price_s(offered: Sequence[Action]) -> float:
+    """What one training of those that are offered takes, in seconds of one core; 0 without one."""
+    return max((float(each.get("seconds")) for each in offered if trains(each)), default=0.0)
+
+
 def trained(
     recipe: Recipe,
     *,

@@ -43,3 +43,27 @@ def test_what_is_made_late_is_made_after_the_others_had_a_turn() -> None:
     next(found)
     next(found)
     assert made == ["cheap"]
+
+
+def test_who_waits_has_another_turn_while_others_have_ideas() -> None:
+    """An empty batch takes nobody out, and nobody waits when all others have ended."""
+    told = _told(
+        ("s", _batches(2)), ("w", _batches(0, 0, 3, 0, 0, 0)), ("p", _batches(5, 5)), alone=2
+    )
+    assert told == "s2 p5 p5 w3"
+
+
+def test_who_waits_alone_ends_the_search() -> None:
+    """Nobody else will find anything any more."""
+    assert _told(("s", _batches(2)), ("w", _batches(0, 0, 3)), alone=2) == "s2"
+
+
+def test_who_takes_up_what_was_found_has_a_turn_behind_every_first_guess() -> None:
+    """Before the first ones are through; who has nothing takes no turn."""
+    told = _told_early(("s", _batches(1, 1, 3)), ("r", _batches(0, 1, 0)), ("p", _batches(5)))
+    assert told == "s1 s1 r1 s3 p5"
+
+
+def _told_early(*strategies: tuple[str, Iterator[Sequence[Candidate]]]) -> str:
+    found = turns([(name, None, batches) for name, batches in strategies], 5, early={"r"})
+    return " ".join(f"{name}{len(batch)}" for name, _, batch in found)

@@ -110,3 +110,23 @@ def test_without_a_baseline_nobody_knows_what_was_lost() -> None:
     strategy.tell([BASE])
     assert strategy.ask(1) == ()
     assert _sites(strategy.ask(2)) == ["near"]
+
+
+def test_a_training_needs_time_beside_what_confirming_takes() -> None:
+    """Where there is none it waits for nothing either."""
+    spare_s = 100.0
+    strategy = Trained(Trainer(), BOUNDED, price_s=60.0, spare_s=lambda: spare_s)
+    strategy.tell([BASE, _trial("near", 0.6, 0.88), _trial("other", 0.65, 0.88)])
+    assert _sites(strategy.ask(10)) == ["near"]
+    assert strategy.waits
+    spare_s = 50.0
+    assert strategy.ask(10) == ()
+    assert not strategy.waits
+
+
+def test_what_is_hardly_faster_is_not_trained() -> None:
+    """Minutes for a few percent are not spent, but what others find may be worth them."""
+    strategy = _make()
+    strategy.tell([BASE, _trial("kept", 0.6, 0.895), _trial("as fast", 0.59, 0.88)])
+    assert strategy.ask(10) == ()
+    assert strategy.waits

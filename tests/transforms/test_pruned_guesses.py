@@ -45,6 +45,13 @@ def test_widths_are_alike_whatever_each_group_offers() -> None:
     assert found[HALF_WIDTH] == [3, 1, 2]
 
 
+def test_where_nets_are_trained_the_narrower_one_is_tried_first() -> None:
+    """It is what a training can bring back; least squares alone bring back the other one."""
+    choices = [_widths("a", 48, 40, 32, 16)]
+    assert list(first_guesses(choices, (), None)) == [NARROW, HALF_WIDTH]
+    assert list(first_guesses(choices, (), None, trains=True)) == [HALF_WIDTH, NARROW]
+
+
 def test_pruned_guesses_are_repaired(workshop: Workshop) -> None:
     """Among the guesses are narrow nets, each with least squares behind what was removed."""
     space = GraphSpace(workshop, offer())

@@ -9,6 +9,7 @@ graph differs in one place is calibrated behind that place only.
 import hashlib
 import io
 import itertools
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,6 +60,7 @@ class Statistics:
         data_digest: Of the data set; names the files in `kept`.
         budget_bytes: Of one sample's values that are looked at in one pass.
         progress: Told how far something is that takes minutes.
+        patience_s: Asked how long it may take now, by the clock.
     """
 
     def __init__(
@@ -73,7 +75,9 @@ class Statistics:
         data_digest: str = "",
         budget_bytes: int = BUDGET_BYTES,
         progress: Callable[[str], None] | None = None,
+        patience_s: Callable[[], float] | None = None,
     ) -> None:
+        self._patience_s = patience_s
         self._part = part.take(limit) if part is not None else None
         self._whole = part, broad
         self._broad = broad.take(limit) if broad is not None else None
@@ -103,6 +107,11 @@ class Statistics:
     def unfinished(self) -> Path | None:
         """Folder for what is not done yet; None where nothing outlives the process."""
         return None if self._kept is None else self._kept / "unfinished"
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds by the clock for what takes minutes; endless where nobody waits."""
+        return math.inf if self._patience_s is None else self._patience_s()
 
     def tell(self, text: str) -> None:
         """Say how far something is."""
