@@ -5,8 +5,8 @@ seed, and the order is cut: calibration, search, test. So a sample's place does 
 order in the file, duplicates fall into the same part, also when their labels differ, and the
 first samples of a part are a random draw of it. Within a group the file's order is kept.
 
-Calibration takes a fifth of the samples and 256 at most: statistics need no more, and the rest
-is worth more where accuracy is decided.
+Calibration takes a fifth of the samples and 1,024 at most: statistics use the first 256 of them,
+and what trains a pruned net needs more; the rest is worth more where accuracy is decided.
 
 Scarce data (under 200 samples): the parts are the two folds of a cross-fit. Choosing on `search`
 and judging on `test` uses half of what is held out; `cross_fit` chooses on each fold, judges on
@@ -29,7 +29,7 @@ from edgeopt.data.source import Integers, LazyFeeds, Source
 from edgeopt.errors import DataError
 
 FRACTIONS: Mapping[str, float] = {"calibration": 0.2, "search": 0.4, "test": 0.4}
-CALIBRATION_LIMIT = 256
+CALIBRATION_LIMIT = 1024
 SCARCE = 200
 
 

@@ -74,10 +74,12 @@ def test_groups_are_never_split(group: list[int]) -> None:
 
 
 def test_fractions_and_the_limit_of_calibration() -> None:
-    """A fifth for calibration but 256 at most, the rest in halves; explicit fractions as given."""
+    """A fifth for calibration but 1,024 at most, the rest in halves; fractions as given."""
+    found = split(_source(list(range(6000))), DataOptions(), where="d")
+    assert [len(found.calibration), len(found.search), len(found.test)] == [1024, 2488, 2488]
     source = _source(list(range(3000)))
     found = split(source, DataOptions(), where="d")
-    assert [len(found.calibration), len(found.search), len(found.test)] == [256, 1372, 1372]
+    assert [len(found.calibration), len(found.search), len(found.test)] == [600, 1200, 1200]
     options = DataOptions(split={"calibration": 0.5, "search": 0.3, "test": 0.2})
     found = split(source, options, where="d")
     assert [len(found.calibration), len(found.search), len(found.test)] == [1500, 900, 600]

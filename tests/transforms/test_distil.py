@@ -1,7 +1,9 @@
 """Distillation: torch computes what the runtime computes, and a pruned net comes nearer."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
@@ -10,7 +12,7 @@ import pytest
 from onnx import helper
 
 from edgeopt.core.action import Action
-from edgeopt.core.data import Part
+from edgeopt.core.data import Feed, Part
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.write import to_bytes
 from edgeopt.store.artifacts import ArtifactStore
@@ -27,6 +29,9 @@ from edgeopt.transforms.repair._repair import output_error
 from edgeopt.transforms.repair.distil import PLUGIN
 from edgeopt.transforms.stages import canonical
 from tests.transforms.small_nets import EVERY_KIND, recurrent
+
+if TYPE_CHECKING:
+    from edgeopt.transforms.repair._torch_graph import TorchGraph
 
 torch = pytest.importorskip("torch", reason="needs torch: pip install 'edgeopt[rl]'")
 
@@ -277,28 +282,58 @@ def test_tokens_are_exchanged_and_masks_are_not() -> None:
     assert all(np.array_equal(one["mask"], mask) for one in made)
 
 
-def test_a_training_that_gains_nothing_ends_early_and_changes_nothing() -> None:
-    """A net that says what the teacher says cannot come nearer: told so, and left as it was."""
+def _training(student: "TorchGraph", given: ir.Model, feeds: Sequence[Feed], **more: Any) -> Any:
     from edgeopt.transforms.repair._loss import heads
     from edgeopt.transforms.repair._teacher import Teacher
-    from edgeopt.transforms.repair._torch_graph import TorchGraph
     from edgeopt.transforms.repair._training import Training
+
+    ends = heads(given, given)
+    teacher = Teacher(given, [head.name for head in ends])
+    return Training(
+        student=student, teacher=teacher, ends=ends, between=(), feeds=feeds, seconds=1e6, **more
+    )
+
+
+def test_a_training_that_gains_nothing_ends_early_and_changes_nothing(
+    store: ArtifactStore,
+) -> None:
+    """Where all rates lead away it ends long before its time is over, and says so."""
+    from edgeopt.transforms.repair._torch_graph import TorchGraph
+
+    model = graphs.conv_chain()
+    student = TorchGraph(_pruned(model, _evidence(model, store)))
+    before = student.arrays()
+    told: list[str] = []
+    feeds = graphs.random_feeds(model, 12)
+    training = _training(student, opened(model), feeds, tell=told.append, steps_most=60, rate=1e4)
+    assert training.run() == 1.0
+    assert "of 1000000 s, 4 steps" in told[0]
+    assert "at 3 rates of learning" in training.in_vain
+    assert len(told) < 10
+    assert all(np.array_equal(before[name], array) for name, array in student.arrays().items())
+
+
+def test_what_says_the_same_is_not_trained() -> None:
+    """A net that was not changed."""
+    from edgeopt.transforms.repair._torch_graph import TorchGraph
+
+    model = graphs.conv_chain()
+    feeds = graphs.random_feeds(model, 12)
+    graph = opened(model)
+    training = _training(TorchGraph(graph), graph, feeds, tell=lambda _: None, steps_most=60)
+    assert training.run() == 1.0
+    assert "already" in training.in_vain
+
+
+def test_a_rate_that_leads_away_is_lowered(store: ArtifactStore) -> None:
+    """From where the weights were; what a lower one gains is kept."""
+    from edgeopt.transforms.repair._torch_graph import TorchGraph
 
     model = graphs.conv_chain()
     graph = opened(model)
-    student, ends = TorchGraph(graph), heads(graph, graph)
-    before = student.arrays()
-    told: list[str] = []
-    Training(
-        student=student,
-        teacher=Teacher(graph, [head.name for head in ends]),
-        ends=ends,
-        between=(),
-        feeds=graphs.random_feeds(model, 12),
-        seconds=1e6,
-        tell=told.append,
-        steps_most=60,
-    ).run()
-    assert "% of 1000000 s, 4 steps" in told[0]
-    assert not any(text.startswith("distilling: 100 %") for text in told)
-    assert all(np.array_equal(before[name], array) for name, array in student.arrays().items())
+    pruned = _pruned(model, _evidence(model, store))
+    feeds = graphs.random_feeds(model, 48)
+    training = _training(
+        TorchGraph(pruned), graph, feeds, tell=lambda _: None, steps_most=100, rate=0.1
+    )
+    assert training.run() < 0.6

@@ -42,18 +42,21 @@ def distilled(fitting: Fitting) -> None:
         folder = fitting.evidence.unfinished
         about = (to_bytes(model), to_bytes(given), action.bare().text.encode(), *_seen(fitting))
         name = "" if folder is None else identity(*about)
-        Training(
+        training = Training(
             student=student,
             teacher=Teacher(given, [*(head.name for head in ends), *between]),
             ends=ends,
             between=between,
             feeds=fitting.feeds,
             seconds=float(action.get("seconds")),
+            clock_s=fitting.evidence.patience_s,
             steps_most=int(action.get("steps", STEPS_MOST)),
             tell=fitting.evidence.tell,
             kept=None if folder is None else folder / f"distil-{name}.state",
             rate=_RATES[not student.is_coded],
-        ).run()
+        )
+        if training.run() >= 1.0:
+            raise Refused(training.in_vain)
     for weight, array in student.initializers().items():
         fitting.constants.put(model.graph.initializers[weight], array)
 

@@ -19,7 +19,9 @@ from edgeopt.transforms.repair._torch import torch
 
 _TAPS = 8
 _LAST = {"Softmax": "softmax", "LogSoftmax": "softmax", "ArgMax": "softmax", "Sigmoid": "sigmoid"}
-_PASSED = frozenset({"Identity", "Squeeze", "Unsqueeze", "Flatten"})
+_PASSED = frozenset({"Identity", "Squeeze", "Unsqueeze", "Flatten", "Reshape", "Transpose"})
+"""What may stand between them and an output. A Softmax of an older operator set is a Flatten, a
+Softmax and a Reshape in a newer one."""
 _SMALL = 1e-6
 _DISTANCE, _HINT = 0.05, 0.5
 

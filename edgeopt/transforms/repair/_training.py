@@ -1,9 +1,15 @@
 """A short training: AdamW with a cosine schedule on broadened samples, the best weights kept.
 
 What is looked at and kept is the running mean of the weights, which is far steadier than they are.
+It is looked at on a slice of samples that is never trained on, broadened like the others: what
+solved the weights before has seen the plain ones.
 
-It ends when its seconds are used up, or when a slice of samples that it never trains on has not
-come nearer for some time. The seconds are those of one core at work (thread time), so that a busy
+A net that is near already is led away by a rate of learning from which another one gains. So a rate
+that brought nothing in the first part of the time is given up, and the training begins again more
+slowly; where three rates brought nothing it ends.
+
+It ends when its seconds are used up, or when that slice has not come nearer for some time. The
+seconds are those of one core at work (thread time), so that a busy
 machine makes it later and not worse, up to three times as long by the clock. What was reached is
 written down now and then; the same training goes on from there, and one that ended has nothing
 left to do.
@@ -11,6 +17,7 @@ left to do.
 
 import hashlib
 import io
+import math
 import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +41,11 @@ RATE = 1e-3
 BATCH = 32
 _WARM = 0.05
 _LOOKS = 20
+_EQUAL = 1e-8
+"""A loss that is only rounding."""
+_TRIALS = (0.15, 0.1, 0.1)
+"""Of the whole: what each rate has to come nearer at all."""
+_SLOWER = 0.25
 _PATIENCE = 14
 """Looks without a gain that end it: only in its last third, where the steps are small."""
 _MEMORY = 0.98
@@ -55,10 +67,11 @@ class Training:
         between: Values that are compared in the middle.
         feeds: Samples; the last fifth is only looked at.
         seconds: Of one core, at most.
+        clock_s: By the clock, at most; three times the seconds where that is less.
         tell: Told how far it is.
         kept: Where it is written how far it is; None nowhere.
         steps_most: It ends after so many, whatever time is left.
-        rate: Of learning, at its height.
+        rate: Of learning, at its height; the first one that is tried.
     """
 
     student: TorchGraph
@@ -68,45 +81,80 @@ class Training:
     feeds: Sequence[Feed]
     seconds: float
     tell: Callable[[str], None]
+    clock_s: float = math.inf
     kept: Path | None = None
     steps_most: int = STEPS_MOST
     rate: float = RATE
 
     def __post_init__(self) -> None:
         held = min(max(len(self.feeds) // _FRESH_SHARE, 1), _FRESH_MOST)
-        self._fresh, self._own = self.feeds[-held:], self.feeds[:-held]
+        self._own = self.feeds[:-held]
+        broadener = Broadener(self._own, seed=1)
+        self._fresh = [broadener.variant(feed) for feed in self.feeds[-held:]]
         self._names = [head.name for head in self.ends] + list(self.between)
         self._batch = BATCH if self._takes_batches() else 1
         self._step, self._used, self._since = 0, 0.0, 0
+        self._slowed, self._first, self._start = 0, 0, 0.0
+        self._ended = False
         self._begun_s = time.monotonic()
-        self._optimizer = torch().optim.AdamW(
-            list(self.student.weights.values()), lr=self.rate, weight_decay=0.0
-        )
+        self._optimizer = self._fresh_optimizer()
 
     def run(self) -> float:
         """Train; the student has its best weights then. Returns the loss on the held-out slice,
-        as a share of what it was at the start.
+        as a share of what it was at the start: 1 where nothing was gained.
         """
         broadener = Broadener(self._own)
         begun = self._best = self._loss()
-        self._weights = self._mean = self.student.arrays()
+        self._given = self._weights = self._mean = self.student.arrays()
         begun = self._resumed(begun)
+        self._ended = self._ended or begun < _EQUAL
         self._begun_s = time.monotonic()
         looked = self._progress()
-        while self._progress() < 1.0 and self._since < _PATIENCE:
+        while not self._ended and self._progress() < 1.0 and self._since < _PATIENCE:
             start = time.thread_time()
             self._one(broadener)
             self._used += time.thread_time() - start
             if self._progress() - looked >= 1 / _LOOKS or self._progress() >= 1.0:
                 looked = self._progress()
                 self._look(begun)
+                if self._best >= begun and not self._goes_on():
+                    break
         self.student.load(self._weights)
-        self._write({"best": tensors(self._weights), "ended": (self._step, self._best, begun)})
-        return self._best / max(begun, 1e-12)
+        ended = (self._step, self._used, self._best, begun)
+        self._write({"best": tensors(self._weights), "ended": ended})
+        return self._best / begun if self._best < begun else 1.0
+
+    @property
+    def in_vain(self) -> str:
+        """What to say where nothing was gained."""
+        if not self._step:
+            return "it says already what the given model says"
+        return (
+            f"held-out samples came no nearer in {self._used:.0f} s of training: "
+            f"{self._step} steps at {self._slowed + 1} rates of learning"
+        )
+
+    def _goes_on(self) -> bool:
+        """While nothing was gained: wait out the trial of a rate, then begin again with a lower."""
+        if self._progress() - self._start < _TRIALS[self._slowed]:
+            return True
+        if self._slowed + 1 == len(_TRIALS):
+            return False
+        self._slowed += 1
+        self._first, self._start = self._step, self._progress()
+        self.student.load(self._given)
+        self._mean, self._optimizer = self._given, self._fresh_optimizer()
+        return True
+
+    def _fresh_optimizer(self) -> Any:
+        return torch().optim.AdamW(
+            list(self.student.weights.values()), lr=self.rate, weight_decay=0.0
+        )
 
     def _progress(self) -> float:
         """0 to 1, by whatever ends it first."""
-        clock = (time.monotonic() - self._begun_s) / (_CLOCK_SHARE * self.seconds)
+        clock_s = min(self.clock_s, _CLOCK_SHARE * self.seconds)
+        clock = (time.monotonic() - self._begun_s) / max(clock_s, 1.0)
         return max(self._used / self.seconds, self._step / self.steps_most, clock)
 
     def _look(self, begun: float) -> None:
@@ -126,8 +174,9 @@ class Training:
 
     def _one(self, broadener: Broadener) -> None:
         """One step."""
+        part = (self._progress() - self._start) / (1 - self._start)
         for group in self._optimizer.param_groups:
-            group["lr"] = self.rate * _schedule(self._progress())
+            group["lr"] = self.rate * _SLOWER**self._slowed * _schedule(part)
         # Drawn by the step's number: a training that goes on sees what it would have seen.
         chosen = np.random.default_rng(self._step).integers(len(self._own), size=BATCH)
         feeds = [broadener.variant(self._own[int(index)]) for index in chosen]
@@ -138,7 +187,8 @@ class Training:
         torch().nn.utils.clip_grad_norm_(weights, _CLIP)
         self._optimizer.step()
         self._step += 1
-        kept = min(_MEMORY, self._step / (self._step + 10))
+        done = self._step - self._first
+        kept = min(_MEMORY, done / (done + 10))
         now = self.student.arrays()
         self._mean = {n: kept * mean + (1 - kept) * now[n] for n, mean in self._mean.items()}
 
@@ -195,6 +245,7 @@ class Training:
             "mean": tensors(self._mean),
             "optimizer": self._optimizer.state_dict(),
             "numbers": (self._step, self._used, self._since, self._best, begun),
+            "rate": (self._slowed, self._first, self._start),
         }
 
     def _write(self, state: Mapping[str, Any]) -> None:
@@ -213,16 +264,18 @@ class Training:
             return begun
         try:
             state = torch().load(self.kept, weights_only=True)
-            self._weights = {name: w.numpy() for name, w in state["best"].items()}
+            best = {name: w.numpy() for name, w in state["best"].items()}
             if "ended" in state:
-                self._used = self.seconds
-                self._step, self._best, begun = state["ended"]
+                self._step, self._used, self._best, begun = state["ended"]
+                self._weights, self._ended = best, True
                 self.tell(f"distilled before, in {self._step} steps")
                 return begun
             self.student.load({name: w.numpy() for name, w in state["now"].items()})
             self._optimizer.load_state_dict(state["optimizer"])
             self._mean = {name: w.numpy() for name, w in state["mean"].items()}
+            self._slowed, self._first, self._start = state["rate"]
             self._step, self._used, self._since, self._best, begun = state["numbers"]
+            self._weights = best
         except (OSError, RuntimeError, KeyError, EOFError, ValueError, pickle.UnpicklingError):
             return begun
         self.tell(f"distilling goes on after {self._step} steps")
