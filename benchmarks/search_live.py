@@ -100,11 +100,6 @@ def search(given: argparse.Namespace, recorder: Recorder) -> None:
         print(accord)
 
 
-def space_candidate(space: GraphSpace) -> Candidate:
-    """The given model."""
-    return Candidate(recipe=space.empty())
-
-
 def told(
     fresh: list[Trial], trials: list[Trial], objectives: tuple[Objective, ...], base: float
 ) -> None:
