@@ -165,6 +165,11 @@ def _attention(n: Net, x: str) -> str:
     return n.op("Reshape", back, n.ints(1, 128, 256))
 
 
+def _branches(n: Net, x: str) -> str:
+    made = [n.op("Relu", n.conv2d(x, (64, width))) for width in (32, 16, 16)]
+    return n.conv2d(n.op("Concat", *made, axis=1), (64, 64))
+
+
 def _looped() -> onnx.ModelProto:
     """Eight rounds of a recurrent cell of 64 units, as a Loop."""
     n = Net()
@@ -239,6 +244,7 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
         lambda n, x: n.op("Mul", *_split(n, n.conv2d(x, (64, 128)), axis=1, sizes=(64, 64)))
     ),
     "heads_to_siblings": _tokens(_attention),
+    "join_branches": _planes(_branches),
     "shuffle_to_columns": _planes(_shuffled),
     "subsample_to_stride": _planes(_subsampled),
     "root_mean_square": _tokens(_rms),

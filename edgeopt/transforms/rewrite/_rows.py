@@ -14,7 +14,7 @@ from edgeopt.transforms.local_rule import input_of, integer, integers
 Axes = dict[int, int]
 """Input number to the axis of that input that has to be selected; other inputs stay."""
 
-_UNARY = frozenset(
+UNARY = frozenset(
     {
         "Relu",
         "LeakyRelu",
@@ -48,6 +48,7 @@ _UNARY = frozenset(
         "Clip",
     }
 )
+"""Operators of one value whose every element is a function of the same element."""
 _BROADCAST = frozenset(
     {
         "Add",
@@ -77,7 +78,7 @@ def axes_before(node: ir.Node, axis: int) -> Axes | None:
     """The axes of the inputs for an axis of the first output; None where it is not row-wise."""
     if node.domain or len(node.outputs) != 1 or node.outputs[0].shape is None:
         return None
-    if node.op_type in _UNARY:
+    if node.op_type in UNARY:
         return {0: axis}
     if node.op_type in _BROADCAST:
         return _broadcast(node, axis)
