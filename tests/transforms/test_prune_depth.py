@@ -1,5 +1,6 @@
 """Layers that are left out, and widths that fill a block together with what they are joined to."""
 
+import numpy as np
 import onnx
 import pytest
 
@@ -85,6 +86,50 @@ def test_least_squares_stand_in_for_a_dropped_layer(store: ArtifactStore) -> Non
     asked = Action.of("least_squares", "*", samples=64)
     assert isinstance(SOLVE.apply(editor, asked, evidence), Action)
     assert output_error(opened(model), editor.model, fresh) < 0.9 * before
+
+
+@pytest.mark.parametrize(("reads", "makes"), [(6, 12), (12, 6)])
+def test_a_layer_with_padding_on_one_side_is_left_out(reads: int, makes: int) -> None:
+    """The padding goes with it, and the outputs are those without the layer before it was padded.
+
+    A layer that makes fewer channels than it reads, all of them needed, stays.
+    """
+    model, wanted = _uneven(reads, makes), _uneven(6, 6)
+    (action,) = DROP.sites(opened(model), narrow_offer(8))
+    assert action.site == "b.r"
+    made = []
+    for net in (model, wanted):
+        editor = Editor(opened(net))
+        assert isinstance(DROP.apply(editor, action, NoEvidence()), Action)
+        made.append(editor.model)
+    assert difference(made[1], made[0], random_feeds(wanted, 2)) <= TOLERANCE
+    assert all(v.shape != [1, 12, 8, 8] for node in made[0].graph for v in node.outputs)
+    full = Editor(opened(_uneven(reads, makes, zeros=False)))
+    refused = DROP.apply(full, action, NoEvidence())
+    assert isinstance(refused, Rejection)
+    assert "another shape" in refused.reason
+
+
+def _uneven(reads: int, makes: int, *, zeros: bool = True) -> onnx.ModelProto:
+    """Three layers; the second reads and makes 6 channels, and further ones that are zeros."""
+    generator = np.random.default_rng(1)
+    b = Builder(3)
+    source = "x"
+    for name, ins, outs in (
+        ("a", (3, 3), (6, reads)),
+        ("b", (6, reads), (6, makes)),
+        ("c", (6, makes), (4, 4)),
+    ):
+        weight = generator.normal(size=(outs[0], ins[0], 3, 3)).astype(np.float32)
+        bias = generator.normal(size=outs[0]).astype(np.float32)
+        wider = ((0, outs[1] - outs[0]), (0, ins[1] - ins[0]))
+        filling = 0 if zeros else 1
+        weight = np.pad(weight, (*wider, (0, 0), (0, 0)), constant_values=filling)
+        names = [source, b.constant(f"{name}.w", weight)]
+        names.append(b.constant(f"{name}.b", np.pad(bias, wider[0], constant_values=filling)))
+        b.node("Conv", names, name, pads=[1, 1, 1, 1])
+        source = b.node("Relu", [name], f"{name}.r")
+    return b.model([("x", "float32", (1, 3, 8, 8))], [("c.r", "float32", (1, 4, 8, 8))])
 
 
 def test_layers_go_before_channels() -> None:

@@ -6,17 +6,24 @@ Where half the width is no faster, since blocks of the device hold both or the t
 starting operators, a layer less is. It loses far more than a branch that is left out, so what
 comes behind is solved anew and then trained; of a net with several such layers one or two can go.
 
+Where only one side of it was padded to whole blocks, the padding goes: no layer reads it.
+
 It must not fire where something else reads x too (a residual: `hold_branch` is for those), where
-shapes differ, behind an input, at an output, or where no activation follows.
+shapes differ otherwise, behind an input, at an output, or where no activation follows.
 """
 
 from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import onnx_ir as ir
 
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of, sole_user
 from edgeopt.transforms.base import Evidence, Offer, Rejection
+from edgeopt.transforms.channels.groups import Dependencies
+from edgeopt.transforms.channels.padding import padded
+from edgeopt.transforms.channels.removal import remove
 from edgeopt.transforms.local_rule import producer_of, refuse
 
 _WEIGHTED = frozenset({"Conv", "Gemm"})
@@ -42,10 +49,17 @@ _BETWEEN = frozenset({"BatchNormalization"})
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A layer from the value that it reads to the one that its activation makes."""
+    """A layer from the value that it reads to the one that its activation makes.
+
+    Args:
+        wider: Which of them has more channels than the other; None where both have as many.
+        width: Channels of the other one.
+    """
 
     source: ir.Value
     result: ir.Value
+    wider: ir.Value | None = None
+    width: int = 0
 
 
 class DropLayer:
@@ -60,11 +74,18 @@ class DropLayer:
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action a layer, by the value that its activation makes."""
         del offer
+        dependencies = cache(lambda: Dependencies(model))
+
+        def fits(layer: _Layer | Rejection) -> bool:
+            if isinstance(layer, Rejection) or layer.wider is None:
+                return isinstance(layer, _Layer)
+            return padded(dependencies(), layer.wider, layer.width) is not None
+
         results = [node.outputs[0] for node in model.graph if node.op_type in _ENDS]
         return tuple(
             Action.of("drop_layer", value.name)
             for value in results
-            if value.name and isinstance(_match(value), _Layer)
+            if value.name and fits(_match(value))
         )
 
     def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
@@ -76,6 +97,14 @@ class DropLayer:
         found = _match(node.outputs[0])
         if isinstance(found, Rejection):
             return found
+        if found.wider is not None:
+            dependencies = Dependencies(editor.model)
+            group = padded(dependencies, found.wider, found.width)
+            if group is None:
+                return refuse("it makes another shape than it reads", node)
+            reason = remove(editor, dependencies, group, np.arange(found.width))
+            if reason is not None:
+                return refuse(reason, node)
         editor.replace_uses(found.result, found.source)
         editor.remove_dead([node])
         return action
@@ -95,9 +124,7 @@ def _match(result: ir.Value) -> _Layer | Rejection:
         return refuse("something else reads what it reads", node)
     if result.is_graph_output():
         return refuse("it makes an output", node)
-    if not _alike(source, result):
-        return refuse("it makes another shape than it reads", node)
-    return _Layer(source, result)
+    return _beside(source, result) or refuse("it makes another shape than it reads", node)
 
 
 def _weighted_before(end: ir.Node) -> ir.Node | None:
@@ -125,9 +152,19 @@ def _gated(product: ir.Node) -> ir.Value | None:
     return None
 
 
-def _alike(one: ir.Value, other: ir.Value) -> bool:
-    known = one.shape is not None and other.shape is not None and one.dtype == other.dtype
-    return known and list(one.shape or ()) == list(other.shape or ())
+def _beside(source: ir.Value, result: ir.Value) -> _Layer | None:
+    """The layer, where shapes are the same but perhaps for the number of channels."""
+    if source.shape is None or result.shape is None or source.dtype != result.dtype:
+        return None
+    read, made = list(source.shape), list(result.shape)
+    if read == made:
+        return _Layer(source, result)
+    if len(read) < 2 or read[:1] + read[2:] != made[:1] + made[2:]:
+        return None
+    one, other = read[1], made[1]
+    if not isinstance(one, int) or not isinstance(other, int):
+        return None
+    return _Layer(source, result, source if one > other else result, min(one, other))
 
 
 PLUGIN = DropLayer()
