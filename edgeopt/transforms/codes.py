@@ -19,7 +19,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of
-from edgeopt.transforms.local_rule import input_of, word
+from edgeopt.transforms.local_rule import input_of, integer, word
 
 SHIFT = 128
 TYPES: Mapping[str, ir.DataType] = {"int8": ir.DataType.INT8, "uint8": ir.DataType.UINT8}
@@ -221,7 +221,51 @@ _SCALED = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 def _makes_codes(value: ir.Value) -> bool:
     made = value.producer()
-    return made is not None and _made_zero(made) is not None
+    return made is not None and _made_zero(made) is not None and not quantizes_constant(made)
+
+
+def quantizes_constant(node: ir.Node) -> bool:
+    """Whether a QuantizeLinear computes the same int8 or uint8 codes every time."""
+    if node.op_type != "QuantizeLinear" or node.attributes.get_int("block_size", 0):
+        return False
+    if node.outputs[0].is_graph_output() or _dtype(node.outputs[0]) is None:
+        return False
+    held = [array_of(value) for value in node.inputs if value is not None]
+    return all(each is not None for each in held) and held[0].dtype == np.float32  # pyright: ignore
+
+
+def fold_constants(model: ir.Model) -> None:
+    """Put codes in the place of each QuantizeLinear of a constant, in the main graph."""
+    graph = model.graph
+    for node in [each for each in graph if quantizes_constant(each)]:
+        made, source = node.outputs[0], node.inputs[0]
+        held = ir.Value(name=f"{made.name}__codes", type=made.type)
+        codes = _codes_of(node)
+        held.const_value = ir.Tensor(codes, name=held.name)
+        held.type, held.shape = ir.TensorType(TYPES[str(codes.dtype)]), ir.Shape(codes.shape)
+        graph.register_initializer(held)
+        for user, index in tuple(made.uses()):
+            user.replace_input_with(index, held)
+        read = tuple(node.inputs)
+        graph.remove(node, safe=True)
+        for value in (source, *read[1:]):
+            unused = value is not None and value.is_initializer() and not value.uses()
+            if value is not None and unused and not value.is_graph_output():
+                graph.initializers.pop(value.name or "", None)
+
+
+def _codes_of(node: ir.Node) -> npt.NDArray[Any]:
+    real, scale, zero = (array_of(input_of(node, index)) for index in range(3))
+    assert real is not None, "quantizes_constant has looked"
+    assert scale is not None, "quantizes_constant has looked"
+    zero = np.zeros(scale.shape, np.uint8) if zero is None else zero
+    shape = [1] * real.ndim
+    if scale.ndim and real.ndim:
+        shape[integer(node, "axis", 1)] = -1
+    spread = scale.reshape(shape) if scale.ndim else scale
+    limits = np.iinfo(zero.dtype)
+    middle = zero.reshape(spread.shape).astype(np.float32)
+    return np.clip(np.rint(real / spread) + middle, limits.min, limits.max).astype(zero.dtype)
 
 
 def _all_read(values: list[ir.Value], fits: Callable[[ir.Node, int], bool]) -> bool:

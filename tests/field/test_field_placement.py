@@ -1,5 +1,6 @@
 """What was asked for against what runs: rows 28, 29, 30, 57 and 59 of the public issues."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,13 @@ import pytest
 from edgeopt.core.action import Action
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.profile import QuantizationTypes
+from edgeopt.graph.editor import Editor
 from edgeopt.graph.runtime import Session
 from edgeopt.graph.write import to_bytes
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
+from edgeopt.transforms.base import Rejection
+from edgeopt.transforms.quantize.static_qdq import PLUGIN as STATIC
 from tests.field.as_user import (
     SMALL_IMAGE,
     alone,
@@ -124,26 +128,56 @@ def test_normalization_behind_relu(tmp_path: Path) -> None:
     assert found.islands == 0
 
 
-def test_an_excluded_layer_in_integers_is_a_trap(tmp_path: Path) -> None:
-    """ORT PR 22969: a depthwise layer that the recipe leaves out, and the runtime does not."""
+def test_an_excluded_layer_stays_in_float(tmp_path: Path) -> None:
+    """ORT PR 22969: a depthwise layer that the recipe leaves out, and so does the runtime.
+
+    Without a border behind it the runtime gives it integer weights, and that would be a trap.
+    """
     b = Builder()
-    low, high = (b.constant(name, np.float32(v)) for name, v in (("low", 0), ("high", 6)))
-    b.conv("x", "first", (3, 8))
-    b.node("Clip", ["first", low, high], "first6")
-    b.conv("first6", "dw", (8, 8), group=8)
-    b.node("Clip", ["dw", low, high], "dw6")
-    b.conv("dw6", "second", (8, 8), kernel=1)
-    b.node("Add", ["second", "first6"], "y")
+    b.node("Relu", [b.conv("x", "first", (3, 8))], "relu1")
+    b.node("Relu", [b.conv("relu1", "dw", (8, 8), group=8)], "relu2")
+    b.conv("relu2", "y", (8, 8), kernel=1)
     model = b.model(*images(3, 8))
     space = space_of(model, tmp_path)
     graph = built(space, integers(space, without="dw"))
     found = placement(graph, SMALL_IMAGE)
     assert signal_db(model, graph) > 25
-    assert found.asked == 2
-    in_float = any("'dw'" in sentence for sentence in found.stayed)
-    in_integers = any("'dw'" in sentence for sentence in found.traps)
-    assert in_float != in_integers
-    assert found.ran == found.asked + in_integers
+    assert found.asked == found.ran == 2
+    assert found.stayed == ("Conv 'dw' stayed float because nothing asks for integers there",)
+    assert found.between == ("Conv, Relu, Min up to 'relu2__bounded' in float between integers",)
+    assert not found.traps
+    border = next(node for node in graph.graph if node.op_type == "Min")
+    for quantize, index in tuple(border.outputs[0].uses()):
+        quantize.replace_input_with(index, border.inputs[0])
+    graph.graph.remove(border, safe=True)
+    without = placement(graph, SMALL_IMAGE)
+    assert without.ran == 3
+    assert without.traps == (
+        "Conv 'dw' was left in float, and the runtime computes it in integers",
+    )
+
+
+def test_borders_do_not_depend_on_the_order(tmp_path: Path) -> None:
+    """ORT PR 22889: whichever group comes first, a border stands behind enclosed layers only."""
+    b = Builder()
+    value = "x"
+    for index in range(4):
+        b.conv(value, f"c{index}", (3 if index == 0 else 8, 8))
+        value = b.node("Relu", [f"c{index}"], f"r{index}" if index < 3 else "y")
+    space = space_of(b.model(*images(3, 8)), tmp_path)
+    actions = {action.site: action for action in offered(space, "static_qdq")}
+    for on in (("c0", "c2"), ("c1", "c3"), ("c0", "c3"), ("c0", "c1", "c2", "c3")):
+        found: set[tuple[str, ...]] = set()
+        for order in itertools.permutations(on):
+            editor = Editor(space.workshop.normalized.clone())
+            space.workshop.evidence.remember_float(space.workshop.normalized)
+            for site in order:
+                made = STATIC.apply(editor, actions[site], space.workshop.evidence)
+                assert not isinstance(made, Rejection)
+            bounds = sorted(n.outputs[0].name or "" for n in editor.graph if n.op_type == "Min")
+            found.add(tuple(bounds))
+        enclosed = {("c0", "c2"): ("r1__bounded",), ("c1", "c3"): ("r2__bounded",)}
+        assert found == {enclosed.get(on, ())}
 
 
 @pytest.mark.parametrize("net", [graphs.residual, graphs.mobilenet_block, graphs.gemm_chain])

@@ -36,6 +36,7 @@ from edgeopt.transforms.groups import (
     replaced,
     through,
 )
+from edgeopt.transforms.quantize._borders import keep_borders, take_borders
 from edgeopt.transforms.quantize._gemm import has_gemm_form, write_gemm
 from edgeopt.transforms.quantize._plan import Plan, held_plan, holds_quantizers, plan_of
 from edgeopt.transforms.quantize._pools import bounded, sinks, write_average, write_bound
@@ -94,10 +95,12 @@ class StaticQdq:
             return Rejection(reason="no weighted node makes this value")
         if not replaced(editor.model).isdisjoint(group.nodes):
             return Rejection(reason="its products are integer already")
+        take_borders(editor, plan, group.nodes)
         for name in group.nodes:
             refused = _quantize_node(editor, plan.nodes[name], plan, action)
             if refused is not None:
                 return refused
+        keep_borders(editor, plan, group.nodes, str(action.get("activation")))
         return action.with_artifacts(ranges=plan.digest)
 
 
