@@ -141,7 +141,9 @@ def _plain(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
 
 
 def _narrowed(w: Walker, shape: Shape) -> Shape:
-    """A shape that broadcasts to another."""
+    """A shape that broadcasts to another: one number a channel, often, or one here and there."""
+    if len(shape) > 2 and w.draw.integer(0, 2) == 0:
+        return (*shape[:2], *(1,) * (len(shape) - 2))
     kept = shape[w.draw.integer(0, len(shape)) :] if w.draw.integer(0, 1) else shape
     return tuple(1 if w.draw.integer(0, 1) else size for size in kept)
 
@@ -316,6 +318,8 @@ def _along(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
 
 def _resize(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:
     del op_type
+    if isinstance(call.inputs[0], Tensor) and w.draw.integer(0, 4) == 0:
+        hint = (*hint[:2], *(1,) * (len(hint) - 2))
     x = _planes(w, call.inputs[0], hint)
     scales = np.ones(x.rank, np.float32)
     scales[2:] = w.draw.pick((1.0, 2.0, 2.0, 3.0, 0.5))

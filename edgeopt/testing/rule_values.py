@@ -86,7 +86,7 @@ def power(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:
     """An exponent, of any rank."""
     del op_type
     x = w.some(call.inputs[0], hint)
-    number = w.draw.pick((2.0, 3.0, 1.0, 0.0, 4.0, 2.5))
+    number = w.draw.pick((2.0, 3.0, 1.0, 0.0, 4.0, -1.0, 2.5))
     shape: Shape = w.draw.pick(((), (), (1,), (1,) * (x.rank + 1)))
     array = np.full(shape, number, w.sketch.dtype)
     return [x, w.const(call.inputs[1], lambda: w.sketch.constant(array))], {}

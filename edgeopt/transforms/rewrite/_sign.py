@@ -54,3 +54,21 @@ def is_nonnegative(value: ir.Value | None, depth: int = _DEPTH) -> bool:
         low = array_of(input_of(node, 1))
         return low is not None and bool((low >= 0).all())
     return node.op_type in _TOGETHER and all(is_nonnegative(v, depth - 1) for v in node.inputs)
+
+
+def is_above_zero(value: ir.Value | None) -> bool:
+    """Whether every element is above 0 (NaN aside): something positive was added, or cut off."""
+    node = None if value is None else value.producer()
+    if node is None or node.domain:
+        return False
+    if node.op_type == "Clip":
+        return _is_positive(input_of(node, 1))
+    if node.op_type != "Add":
+        return False
+    pairs = ((node.inputs[0], node.inputs[1]), (node.inputs[1], node.inputs[0]))
+    return any(_is_positive(one) and is_nonnegative(other) for one, other in pairs)
+
+
+def _is_positive(value: ir.Value | None) -> bool:
+    array = array_of(value)
+    return array is not None and array.dtype.kind == "f" and bool((array > 0).all())
