@@ -15,6 +15,7 @@ from edgeopt.plugins import PRUNE
 from edgeopt.report.difference import Side, difference
 from edgeopt.report.layers import removed, rows
 from edgeopt.report.points import Point, identity
+from edgeopt.report.trained import trained
 from edgeopt.report.words import count, large
 from edgeopt.units import format_seconds
 
@@ -33,7 +34,7 @@ _RANK = ("dominated", "equal", "infeasible", "failed", "invalid")
 def pruned(
     document: Document, device: str, trials: Sequence[Trial], *, nothing: str = ""
 ) -> list[str]:
-    """Sentences about one device.
+    """Sentences about one device: its cuts, then its trainings.
 
     Args:
         document: With candidates, fronts, verdicts and layers.
@@ -41,6 +42,11 @@ def pruned(
         trials: All of the study.
         nothing: Why the search was offered no cut; empty where it was.
     """
+    cuts = _cuts(document, device, trials, nothing)
+    return [*cuts, *trained(document, device, trials)]
+
+
+def _cuts(document: Document, device: str, trials: Sequence[Trial], nothing: str) -> list[str]:
     recipes = {identity(trial): trial.candidate.recipe.actions for trial in trials}
     cuts = {name: _on(PRUNE.names(), actions) for name, actions in recipes.items()}
     points = [point for point in document["candidates"][device] if cuts[point["id"]]]

@@ -15,6 +15,7 @@ from report_factory import (
     trials,
 )
 
+from edgeopt.core.action import Action
 from edgeopt.core.layers import BuiltLayer, LayerTable
 from edgeopt.core.lowered import Layer, Lowered
 from edgeopt.core.measurement import Failure, Measurement
@@ -136,6 +137,25 @@ def test_nothing_was_tried() -> None:
     assert told["local"] == ["nothing was pruned: no layer's channels can go"]
     told = document(study(), pair, context())["pruned"]
     assert told["local"] == ["nothing was pruned: none of the 1 other candidate has a cut"]
+
+
+def test_a_training_says_what_it_gained() -> None:
+    """Beside the candidate that was trained; of one that nobody measured, what is behind it."""
+    action = Action.of("distil", "*", version=2, samples=4, seconds=30.0)
+    actions = CUT.recipe.actions
+    learnt = replace(CUT, recipe=replace(CUT.recipe, actions=(*actions, action)))
+    other = Action.of("static_qdq", "q")
+    rounded = replace(CUT, recipe=replace(CUT.recipe, actions=(*actions, action, other)))
+    before = _cut(measurement(0.5, 500_000, 0.85))
+    better = replace(trial(2, measurement(0.5, 500_000, 0.944)), candidate=learnt, label="h+distil")
+    worse = replace(trial(3, measurement(0.4, 300_000, 0.8)), candidate=rounded)
+    told = document(study(), [_given(), before, better, worse], context())["pruned"]["local"]
+    assert told[-2] == (
+        "h+distil (c2) was trained in float, 30 s of one core at most: 85.00 % of c1 became "
+        "94.40 %; it is on the front"
+    )
+    assert "c3) was trained in float, 30 s of one core at most: 80.00 % behind it" in told[-1]
+    assert "breaks a bound: accuracy 80.00 %" in told[-1]
 
 
 def test_every_format_says_it() -> None:
