@@ -6,6 +6,8 @@ import numpy as np
 import onnx
 from pattern_nets import Net
 
+from edgeopt.graph.runtime import optimized
+
 PLANES = (1, 64, 28, 28)
 TOKENS = (1, 128, 256)
 
@@ -170,6 +172,54 @@ def _branches(n: Net, x: str) -> str:
     return n.conv2d(n.op("Concat", *made, axis=1), (64, 64))
 
 
+def _gated(n: Net, x: str) -> str:
+    """As a decoder weights channels: attention of the small planes, on the large ones."""
+    gate = n.op("Sigmoid", n.conv2d(n.op("GlobalAveragePool", x), (64, 64)))
+    scales = n.constant("s", np.array([1, 1, 2, 2], np.float32))
+    wide = n.op("Mul", n.op("Resize", x, "", scales, mode="linear"), gate)
+    return n.conv2d(wide, (64, 64))
+
+
+def _spread(n: Net, x: str) -> str:
+    gate = n.op("Sigmoid", n.conv2d(n.op("GlobalAveragePool", x), (64, 64)))
+    return n.op("Mul", n.op("Resize", gate, "", "", n.ints(1, 64, 28, 28), mode="linear"), x)
+
+
+def _repeated(n: Net, x: str) -> str:
+    row, other = (n.op(name, x, axes=[1], keepdims=1) for name in ("ReduceMean", "ReduceMax"))
+    wide = n.op("Mul", n.op("Expand", row, n.ints(1, 128, 256)), n.op("Sigmoid", other))
+    return n.op("Concat", wide, x, axis=-1)
+
+
+def _head(n: Net, x: str) -> str:
+    flat = n.op("Flatten", n.op("GlobalAveragePool", x))
+    return n.op("Relu", n.op("Gemm", flat, n.weight("head", 64, 100), n.weight("bias", 100)))
+
+
+def _scores(n: Net, x: str) -> str:
+    turned = n.op("Transpose", n.linear("input", (256, 256)), perm=[0, 2, 1])
+    return n.op("Softmax", n.op("Mul", n.op("MatMul", x, turned), n.number(0.0625)), axis=-1)
+
+
+def _gelu(n: Net, x: str) -> str:
+    biased = n.op("Add", x, n.weight("bias", 256))
+    gate = n.op("Add", n.op("Erf", n.op("Div", biased, n.number(2**0.5))), n.number(1))
+    return n.op("Mul", n.op("Mul", biased, gate), n.number(0.5))
+
+
+def _normed(n: Net, x: str) -> str:
+    added, gain, offset = n.op("Add", x, "input"), n.weight("gain", 256), n.weight("offset", 256)
+    apart = n.op("Sub", added, n.op("ReduceMean", added, axes=[-1]))
+    spread = n.op("ReduceMean", n.op("Pow", apart, n.number(2)), axes=[-1])
+    root = n.op("Sqrt", n.op("Add", spread, n.number(1e-5)))
+    return n.op("Add", n.op("Mul", n.op("Div", apart, root), gain), offset)
+
+
+def _saved(make: Callable[[], onnx.ModelProto]) -> Callable[[], onnx.ModelProto]:
+    """As ONNX Runtime saves it, optimized: the rule takes apart what loading it fuses again."""
+    return lambda: optimized(make(), "extended")
+
+
 def _looped() -> onnx.ModelProto:
     """Eight rounds of a recurrent cell of 64 units, as a Loop."""
     n = Net()
@@ -209,7 +259,15 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "where_to_sum": _tokens(_mask),
     "blocks_to_groups": _planes(_blocks),
     "power_to_root": _tokens(_root),
-    "power_to_product": _tokens(lambda n, x: n.op("Pow", x, n.number(3))),
+    "power_to_product": _tokens(lambda n, x: n.op("Pow", x, n.number(4))),
+    "gate_before_resize": _planes(_gated),
+    "drop_resize": _planes(_spread),
+    "operand_before_expand": _tokens(_repeated),
+    "unfuse_conv": _saved(_planes(lambda n, x: n.op("Relu", n.conv2d(n.op("Relu", x), (64, 64))))),
+    "unfuse_gemm": _saved(_planes(_head, 2)),
+    "unfuse_matmul": _saved(_tokens(_scores)),
+    "unfuse_gelu": _saved(_tokens(_gelu)),
+    "unfuse_norm": _saved(_tokens(_normed)),
     "factor_before_activation": _planes(_scaled),
     "max_to_relu": _planes(lambda n, x: n.conv2d(n.op("Max", x, n.number(0)), (64, 64))),
     "flat_concat": _planes(lambda n, x: n.op("Concat", _joined(n, x), x, axis=1)),

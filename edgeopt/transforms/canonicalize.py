@@ -73,7 +73,6 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "conv1x1_before_resize",
         "unary_before_resize",
         "constant_before_resize",
-        "gate_before_resize",
         "operand_before_expand",
         "reassociate",
         "subsample_to_stride",
