@@ -1,0 +1,60 @@
+"""Whether a study trains, and who is asked for it when."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeopt.api.prepare import Ready, prepared
+from edgeopt.api.request import RunRequest
+from edgeopt.testing import graphs
+from edgeopt.testing.graphs import Builder
+
+
+def _request(folder: Path, *, data: bool) -> RunRequest:
+    """Layers of 64 channels that can be cut, and the samples to train what is left."""
+    b = Builder(2)
+    b.node("Relu", [b.conv("x", "a", (3, 64))], "a.r")
+    b.node("Relu", [b.conv("a.r", "b", (64, 64))], "b.r")
+    b.node("GlobalAveragePool", ["b.r"], "p")
+    b.conv("p", "logits", (64, 5), kernel=1)
+    model = b.model([("x", "float32", (1, 3, 8, 8))], [("logits", "float32", (1, 5, 1, 1))])
+    x = np.random.default_rng(0).normal(size=(60, 3, 8, 8)).astype(np.float32)
+    np.savez(folder / "data.npz", x=x)
+    return RunRequest(
+        model=str(graphs.write(model, folder)),
+        data=str(folder / "data.npz") if data else None,
+        metric="agreement" if data else None,
+        objectives=("latency", "accuracy") if data else ("latency",),
+        budget_s=200.0,
+        store=folder / "store",
+    ).checked()
+
+
+def _names(ready: Ready) -> list[str]:
+    return [name for name, _ in ready.strategies("local")]
+
+
+def test_trainings_come_behind_the_first_guesses(tmp_path: Path) -> None:
+    """Before the search, at a quarter of its time; nobody is left without any."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'edgeopt[rl]'")
+    with prepared(
+        _request(tmp_path, data=True), lambda _: None, lambda: False, keep=False
+    ) as ready:
+        assert ready.spaces["local"].training_s == 50.0
+        names = _names(ready)
+        assert names.index("static") < names.index("trained") < names.index("portfolio")
+        (lane,) = ready.lanes
+        assert lane.spare_s() < lane.left_s()
+        assert ready.workshop.evidence.patience_s == pytest.approx(lane.spare_s(), abs=5)
+
+
+def test_without_data_or_without_pruning_nothing_is_trained(tmp_path: Path) -> None:
+    """Then it is no strategy of the study."""
+    request = _request(tmp_path, data=False)
+    with prepared(request, lambda _: None, lambda: False, keep=False) as ready:
+        assert "trained" not in _names(ready)
+    exact = replace(_request(tmp_path, data=True), families=("rewrite", "fuse"))
+    with prepared(exact, lambda _: None, lambda: False, keep=False) as ready:
+        assert "trained" not in _names(ready)
