@@ -1,5 +1,6 @@
 """`edgeopt train`: a policy for the search, from the shipped weights or anew; all simulated."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -94,6 +95,7 @@ def train_request(
     if request.fresh:
         for name in _FILES:
             (request.out / name).unlink(missing_ok=True)
+        shutil.rmtree(request.out / "tensorboard", ignore_errors=True)
     strategy = METHODS[request.method]
     begin = begun(strategy, request.seed, anew=request.from_scratch)
     progress(f"drawing {request.instances} simulated models and planning on them")

@@ -86,25 +86,94 @@ def test_a_stopped_training_goes_on_as_if_it_had_not_been(course: Course, tmp_pa
     assert first.origin["rounds"] == "2"
 
 
-def test_every_weight_moves_in_ppo(course: Course, tmp_path: Path):
-    """The critic too; and the environment passes Gymnasium's checker."""
+def learned(course: Course, folder: Path, stopped=lambda: False, seed: int = 0) -> bool:
+    """Six rollouts of 32 steps by MaskablePPO, in a folder."""
     pytest.importorskip("sb3_contrib", reason="needs sb3-contrib: pip install 'edgeopt[rl]'")
+    from edgeopt.search.policy import ppo
+
+    settings = ppo.PpoSettings(seed=seed, steps=6 * 2 * 16, rate=1e-3, envs=2, rollout=16)
+    begin = Trained(fresh(0), {"begun": "anew"})
+    return ppo.trained(folder, settings, begin, course, lambda line: None, stopped)
+
+
+@pytest.fixture(scope="module")
+def ppo_folder(course: Course, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a training by MaskablePPO that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("ppo")
+    assert learned(course, folder)
+    return folder
+
+
+def test_every_weight_moves_in_ppo(ppo_folder: Path, course: Course):
+    """The critic too; and the environment passes Gymnasium's checker."""
     from gymnasium.utils.env_checker import check_env
 
-    from edgeopt.search.policy import ppo
     from edgeopt.search.policy.gym_env import AssignmentEnv
 
     check_env(AssignmentEnv(course), skip_render_check=True)
-    steps = 6 * 2 * 16
-    done = ppo.trained(
-        tmp_path,
-        ppo.PpoSettings(steps=steps, rate=1e-3, envs=2, rollout=16),
-        Trained(fresh(0), {}),
-        course,
-        lambda line: None,
-        lambda: False,
-    )
-    assert done
-    found = load(tmp_path / POLICY)
+    found = load(ppo_folder / POLICY)
     assert changed(fresh(0), dict(found.weights)) == set(fresh(0))
-    assert int(found.origin["ppo_steps"]) == steps
+    assert int(found.origin["ppo_steps"]) == 6 * 2 * 16
+    assert found.origin["begun"] == "anew"
+
+
+def test_ppo_goes_on_as_if_it_had_not_been_stopped(
+    ppo_folder: Path, course: Course, tmp_path: Path
+):
+    """After one rollout, three more, and the rest: amid episodes, and the critic's own time."""
+    for count in (1, 3):
+        left = iter([False] * count + [True] * 9)
+        assert not learned(course, tmp_path, lambda left=left: next(left))
+    assert learned(course, tmp_path)
+    first, second = load(ppo_folder / POLICY), load(tmp_path / POLICY)
+    assert not changed(dict(first.weights), dict(second.weights))
+    assert second.origin["ppo_steps"] == first.origin["ppo_steps"]
+
+
+def test_ppo_goes_on_with_its_own_training_only(ppo_folder: Path, course: Course, tmp_path: Path):
+    """Not with another seed, other instances, or a file that is no checkpoint."""
+    from edgeopt.errors import UsageError
+
+    before = (ppo_folder / "ppo.zip").read_bytes()
+    with pytest.raises(UsageError, match="another seed"):
+        learned(course, ppo_folder, seed=1)
+    generator = np.random.default_rng(6)
+    other = Course.of([generated(generator, 6, 10) for _ in range(4)], generator, each=2)
+    with pytest.raises(UsageError, match="other instances"):
+        learned(other, ppo_folder)
+    assert (ppo_folder / "ppo.zip").read_bytes() == before
+    (tmp_path / "ppo.zip").write_bytes(b"PK")
+    with pytest.raises(UsageError, match="cannot be read"):
+        learned(course, tmp_path)
+
+
+def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Everything that TensorBoard would show of a training: step and value by name."""
+    accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator",
+        reason="needs tensorboard: pip install 'edgeopt[rl]'",
+    )
+    read = accumulator.EventAccumulator(str(folder / "tensorboard")).Reload()
+    names = read.Tags()["scalars"]
+    return {name: [(e.step, e.value) for e in read.Scalars(name)] for name in names}
+
+
+def test_what_tensorboard_shows_of_groups(course: Course, tmp_path: Path):
+    """The loss of each lesson and what each round gained, read from the event file."""
+    lines: list[str] = []
+    training = Training(tmp_path, FEW, fresh(1), {}, lines.append)
+    assert training.run(course, lambda: False)
+    shown = scalars(tmp_path)
+    assert [step for step, _ in shown["imitation/loss"]] == [1, 2, 3, 4]
+    assert [step for step, _ in shown["group/gained"]] == [1, 2]
+    assert f"cross entropy {shown['imitation/loss'][-1][1]:.3f}" in lines[0]
+
+
+def test_what_tensorboard_shows_of_ppo(ppo_folder: Path):
+    """Returns and losses, one point an update, at the steps of the environment."""
+    shown = scalars(ppo_folder)
+    assert [step for step, _ in shown["rollout/ep_rew_mean"]][-1] == 6 * 2 * 16
+    losses = shown["train/value_loss"]
+    # An update is written with the rollout behind it.
+    assert len(losses) >= 5
+    assert all(np.isfinite(value) for _, value in losses)

@@ -47,18 +47,22 @@ class AssignmentEnv(gymnasium.Env[Seen, int]):
         self.observation_space: Any = spaces.Dict(boxes)
         self.action_space: Any = spaces.Discrete(candidates)
         self._state: Assignment | None = None
+        self._drawn: Any = None
+        self._taken: list[int] = []
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Seen, dict[str, Any]]:
         """A new instance, preference and start."""
         super().reset(seed=seed)
+        self._drawn, self._taken = self.np_random.bit_generator.state, []
         self._state = self._course.tasks(1, self.np_random)
         return self._seen(self._state), {}
 
     def step(self, action: int) -> tuple[Seen, float, bool, bool, dict[str, Any]]:
         """One edit, or STOP (0); one that may not be chosen changes nothing."""
         assert self._state is not None, "reset comes first"
+        self._taken.append(int(action))
         self._state, reward = self._state.step(np.array([action], np.int64))
         ended = bool(self._state.done[0])
         info = {"potential": float(self._state.potential()[0])} if ended else {}
@@ -68,6 +72,15 @@ class AssignmentEnv(gymnasium.Env[Seen, int]):
         """Which candidates may be chosen; STOP always."""
         assert self._state is not None, "reset comes first"
         return np.asarray(self._state.observe().valid[0] > 0)
+
+    @property
+    def episode(self) -> tuple[Any, list[int]]:
+        """What the episode follows from: the generator's state before it, and its actions."""
+        return self._drawn, list(self._taken)
+
+    def draw_from(self, state: Any) -> None:
+        """Let the next `reset` draw what it drew when the generator was in that state."""
+        self.np_random.bit_generator.state = state
 
     def _seen(self, state: Assignment) -> Seen:
         found = state.observe().arrays().items()
