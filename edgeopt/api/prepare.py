@@ -45,6 +45,8 @@ FEEDS = 8
 _DISTIL_SHARE, _DISTIL_MOST_S = 0.25, 300.0
 """Of a study's time what one training may take. One of minutes brings back what three short ones
 do not; `trained` asks for another only where there is time beside what confirming takes."""
+_TRAINING_SHARE = 0.7
+"""Of the time that is left: the rest is for measuring what was trained."""
 
 Progress = Callable[[str], None]
 
@@ -104,7 +106,7 @@ class Ready:
             objectives,
             estimator,
             price_s=space.training_s,
-            spare_s=lane.spare_s,
+            spare_s=lambda: _TRAINING_SHARE * lane.spare_s(),
         )
         return [*found[:2], ("trained", trained), *found[2:]]
 
@@ -170,7 +172,7 @@ def _wired(
     lanes: list[Lane] = []
 
     def patience_s() -> float:
-        return min(lane.spare_s() for lane in lanes)
+        return _TRAINING_SHARE * min(lane.spare_s() for lane in lanes)
 
     workshop = workshop_for(
         subject, workspace, ceiling, feeds[0], progress=progress, patience_s=patience_s

@@ -47,7 +47,7 @@ def test_trainings_come_behind_the_first_guesses(tmp_path: Path) -> None:
         assert names.index("static") < names.index("trained") < names.index("portfolio")
         (lane,) = ready.lanes
         assert lane.spare_s() < lane.left_s()
-        assert ready.workshop.evidence.patience_s == pytest.approx(lane.spare_s(), abs=5)
+        assert ready.workshop.evidence.patience_s == pytest.approx(0.7 * lane.spare_s(), abs=5)
 
 
 def test_without_data_or_without_pruning_nothing_is_trained(tmp_path: Path) -> None:
