@@ -220,6 +220,25 @@ def _saved(make: Callable[[], onnx.ModelProto]) -> Callable[[], onnx.ModelProto]
     return lambda: optimized(make(), "extended")
 
 
+def _fused_attention() -> onnx.ModelProto:
+    """Four heads of 64 on 128 rows, as one operator of the runtime's, between two layers."""
+    n = Net()
+    weights = n.weight("qkv", 256, 768), n.weight("bias", 768)
+    rows = n.op(
+        "Attention", n.linear("input", (256, 256)), *weights, domain="com.microsoft", num_heads=4
+    )
+    made = n.finish(n.linear(rows, (256, 256)), TOKENS, 3, 17)
+    made.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    return made
+
+
+def _context(n: Net, x: str) -> str:
+    """The mean of all rows beside each of them."""
+    mean = n.op("ReduceMean", x, axes=[1], keepdims=1)
+    wide = n.op("Concat", x, n.op("Tile", mean, n.ints(1, 128, 1)), axis=2)
+    return n.op("Tanh", n.linear(wide, (512, 256)))
+
+
 def _looped() -> onnx.ModelProto:
     """Eight rounds of a recurrent cell of 64 units, as a Loop."""
     n = Net()
@@ -268,6 +287,7 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "unfuse_matmul": _saved(_tokens(_scores)),
     "unfuse_gelu": _saved(_tokens(_gelu)),
     "unfuse_norm": _saved(_tokens(_normed)),
+    "unfuse_attention": _fused_attention,
     "factor_before_activation": _planes(_scaled),
     "max_to_relu": _planes(lambda n, x: n.conv2d(n.op("Max", x, n.number(0)), (64, 64))),
     "flat_concat": _planes(lambda n, x: n.op("Concat", _joined(n, x), x, axis=1)),
@@ -303,6 +323,7 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     ),
     "heads_to_siblings": _tokens(_attention),
     "join_branches": _planes(_branches),
+    "spread_branch": _tokens(_context),
     "shuffle_to_columns": _planes(_shuffled),
     "subsample_to_stride": _planes(_subsampled),
     "root_mean_square": _tokens(_rms),

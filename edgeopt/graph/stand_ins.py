@@ -15,7 +15,7 @@ from edgeopt.graph import files
 DOMAIN = "com.microsoft"
 NORMS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization"})
 """Operators that the runtime writes into the standard domain where the standard lacks them."""
-_EINSUM_FROM = 12
+_EINSUM_FROM, _COUNTED_FROM = 12, 18
 _QUERY, _VALUE = 0, 2
 _SKIP_OUTPUT = 3
 
@@ -109,6 +109,19 @@ def _attention(node: onnx.NodeProto, version: int) -> list[onnx.NodeProto]:
     return _sum(node, "bsd,blv->bsv", [given[_QUERY], given[_VALUE]])
 
 
+def _packed_attention(node: onnx.NodeProto, version: int) -> list[onnx.NodeProto]:
+    """A third of a product as wide as queries, keys and values together."""
+    if any(attribute.name == "qkv_hidden_sizes" for attribute in node.attribute):
+        return []
+    wide, (first, *_) = f"{node.output[0]}/wide", node.output
+    parts = [first, f"{first}/keys", f"{first}/values"]
+    count = {"num_outputs": 3} if version >= _COUNTED_FROM else {}
+    return [
+        helper.make_node("MatMul", node.input[:2], [wide]),
+        helper.make_node("Split", [wide], parts, axis=2, **count),
+    ]
+
+
 def _embedded(node: onnx.NodeProto, version: int) -> list[onnx.NodeProto]:
     """One row of the table of words for every number."""
     del version
@@ -121,6 +134,7 @@ _TABLE: Mapping[str, StandIn] = {
     **dict.fromkeys(NORMS, _same),
     **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), _skip),
     **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), _product),
+    "Attention": _packed_attention,
     "EmbedLayerNormalization": _embedded,
     "FusedConv": _like("Conv", 3, *_WINDOW),
     "FusedGemm": _like("Gemm", 3, "transA", "transB"),

@@ -102,12 +102,37 @@ def skip_norm(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:
     return [x, other, *rest], {"epsilon": 1e-5} if w.draw.integer(0, 1) else {}
 
 
+def attention(w: "Walker", call: Call, op_type: str, hint: Shape) -> Drawn:
+    """Rows of several samples, with one to three heads; a mask of zeros and ones."""
+    heads, size = w.draw.integer(1, 3), w.draw.integer(1, 4)
+    width, batch, rows = heads * size, w.draw.integer(1, 2), w.draw.integer(1, 5)
+    attributes: dict[str, Attribute] = {"num_heads": heads}
+    if w.draw.integer(0, 2) == 0:
+        attributes["scale"] = 0.5
+    del hint
+    if op_type == "Attention":
+        x = w.some(call.inputs[0], (batch, rows, w.draw.integer(1, 6)))
+        weight = w.const(call.inputs[1], lambda: w.sketch.weights((x.shape[-1], 3 * width)))
+        bias = w.given(call.inputs[2], lambda: w.sketch.weights((3 * width,)))
+        given = [x, weight, bias]
+        if w.draw.integer(0, 1):
+            given.append(w.sketch.input((batch, rows), "int32"))
+        return given, attributes
+    keys = w.draw.integer(1, 5)
+    given = [w.some(call.inputs[0], (batch, rows, width))]
+    given += [w.some(term, (batch, keys, width)) for term in call.inputs[1:3]]
+    bias = w.const(call.inputs[3], lambda: w.sketch.weights((3 * width,)))
+    shape = (1, w.draw.pick((1, heads)), rows, keys)
+    return [*given, bias, None, w.value(call.inputs[5], shape)], attributes
+
+
 def table(conv: Draw, gemm: Draw) -> Mapping[str, Draw]:
     """By operator, given what the standard's own draw."""
     return {
         **dict.fromkeys(("Gelu", "FastGelu", "BiasGelu", "QuickGelu"), biased),
         **dict.fromkeys(("FusedMatMul", "TransposeMatMul"), fused_matmul),
         **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), skip_norm),
+        **dict.fromkeys(("Attention", "MultiHeadAttention"), attention),
         "FusedConv": fused_conv(conv),
         "FusedGemm": fused_gemm(gemm),
     }

@@ -26,6 +26,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "unfuse_gelu",
         "unfuse_norm",
         "unfuse_rms",
+        "unfuse_attention",
     ),
     (
         "gelu",
