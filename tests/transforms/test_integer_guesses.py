@@ -1,0 +1,32 @@
+"""First guesses with everything in integers."""
+
+from edgeopt.core.action import Action, Choice
+from edgeopt.transforms.guesses import int8_everything
+
+
+def _choice(name: str, family: str, *transforms: str) -> Choice:
+    actions = tuple((Action.of(transform, name),) for transform in transforms)
+    labels = ("off", *transforms)
+    return Choice(name=name, family=family, labels=labels, alternatives=((), *actions))
+
+
+RANGES = _choice("quantize:*", "quantize", "calibrate")
+GROUP = _choice("quantize:a", "quantize", "static_qdq")
+BIAS = _choice("repair:bias_correction", "repair", "bias_correction")
+
+
+def test_with_averages_with_extremes_and_with_biases_corrected() -> None:
+    """What clips gains on some models and loses on others: both are guessed."""
+    found = int8_everything([RANGES, GROUP, BIAS], (), None)
+    assert found == {
+        "int8_everything": [1, 1, 0],
+        "int8_extremes": [0, 1, 0],
+        "int8_everything+bias": [1, 1, 1],
+    }
+
+
+def test_what_is_no_choice_makes_no_guess() -> None:
+    """Without a choice of ranges, or of the repair, there is one guess fewer; a stem is left."""
+    stem = _choice("quantize:stem", "quantize", "static_qdq")
+    assert int8_everything([stem, GROUP], (), "stem") == {"int8_everything": [0, 1]}
+    assert list(int8_everything([RANGES, GROUP], (), None)) == ["int8_everything", "int8_extremes"]
