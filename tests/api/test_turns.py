@@ -59,11 +59,11 @@ def test_who_waits_alone_ends_the_search() -> None:
 
 
 def test_who_takes_up_what_was_found_has_a_turn_behind_every_first_guess() -> None:
-    """Before the first ones are through; who has nothing takes no turn."""
-    told = _told_early(("s", _batches(1, 1, 3)), ("r", _batches(0, 1, 0)), ("p", _batches(5)))
-    assert told == "s1 s1 r1 s3 p5"
+    """From the second on, before the first ones are through; who has nothing takes no turn."""
+    told = _told_early(("s", _batches(1, 1, 1, 2)), ("r", _batches(0, 1, 0)), ("p", _batches(5)))
+    assert told == "s1 s1 s1 r1 s2 p5"
 
 
 def _told_early(*strategies: tuple[str, Iterator[Sequence[Candidate]]]) -> str:
-    found = turns([(name, None, batches) for name, batches in strategies], 5, early={"r"})
+    found = turns([(name, None, batches) for name, batches in strategies], 5, early={"r"}, behind=2)
     return " ".join(f"{name}{len(batch)}" for name, _, batch in found)
