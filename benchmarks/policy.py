@@ -1,21 +1,26 @@
 """Pre-training of the shipped policies: generated models, and recorded ones on random devices.
 
     python benchmarks/policy.py --out FOLDER [--seed 0]                   imitation, then groups
+    python benchmarks/policy.py --out FOLDER --portfolio 3                imitates the portfolio too
     python benchmarks/policy.py --out FOLDER --ppo IMITATED.safetensors   MaskablePPO on from it
 
 Models named in TRAINING give their choices, work, borders and damages; prices of work and how much
 a damage costs are drawn for every instance. All other recordings are held out. Everything that a
-policy is trained on is simulated.
+policy is trained on is simulated. With `--portfolio` what so many searches of the portfolio find on
+the simulators of the models in TRAINING is imitated too, where it is the best for an instance.
 """
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-from recorded import Recording
+from recorded import Recording, SimulatedEstimator, Simulator, Space
 
+from edgeopt.core.front import front_of
 from edgeopt.estimate.work import PRICES_US
+from edgeopt.plugins import STRATEGIES
 from edgeopt.search.policy.course import Course
 from edgeopt.search.policy.generated import Pair, blurred, generated, scaled
 from edgeopt.search.policy.learner import Settings
@@ -74,6 +79,34 @@ def _sizes(recording: Recording) -> Floats:
     return np.asarray(np.linalg.solve(rows.T @ rows + pull, rows.T @ values))
 
 
+def solutions(recording: Recording, searches: int, most: int) -> tuple[tuple[int, ...], ...]:
+    """Plans on the fronts that the portfolio finds on a model's simulator, each once."""
+    found: dict[tuple[int, ...], None] = {}
+    for seed in range(searches):
+        simulator = Simulator(recording)
+        space = Space(recording, simulator)
+        strategy = STRATEGIES.load("portfolio")(
+            space,
+            seed=seed,
+            objectives=simulator.objectives,
+            estimator=SimulatedEstimator(recording, space),
+        )
+        asked = [candidate for _, candidate in space.guesses()]
+        trials = []
+        while asked and len(trials) < most:
+            codes = [space.codes(candidate.recipe) for candidate in asked]
+            told = [
+                simulator.trial(len(trials) + n, one, row, seed)
+                for n, (one, row) in enumerate(zip(asked, codes, strict=True))
+            ]
+            strategy.tell(told)
+            trials += told
+            asked = strategy.ask(10)
+        members = front_of(trials, simulator.objectives, "simulated").members
+        found |= dict.fromkeys(space.codes(each.candidate.recipe) for each in members)
+    return tuple(found)
+
+
 def say(line: str) -> None:
     """Progress."""
     print(line, flush=True)
@@ -91,12 +124,17 @@ def main() -> None:
     parser.add_argument("--recorded", type=int, default=40)
     parser.add_argument("--lessons", type=int, default=1200)
     parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--portfolio", type=int, default=0, help="searches a recorded model")
+    parser.add_argument("--evaluations", type=int, default=80, help="of each of them")
     given = parser.parse_args()
     generator = np.random.default_rng([given.seed, 7])
     pairs = [generated(generator) for _ in range(given.generated)]
     for name in TRAINING:
         recording = Recording(given.recordings / f"{name}.json.gz")
-        pairs += [on_a_random_device(recording, generator) for _ in range(given.recorded)]
+        found = solutions(recording, given.portfolio, given.evaluations)
+        print(f"{name}: {len(found)} plans of {given.portfolio} searches", flush=True)
+        drawn = [on_a_random_device(recording, generator) for _ in range(given.recorded)]
+        pairs += [replace(pair, found=found) for pair in drawn]
     course = Course.of(pairs, generator)
     print(f"{len(pairs)} instances, {course.targets.shape[1]} preferences each", flush=True)
     if given.ppo:
@@ -109,6 +147,7 @@ def main() -> None:
     origin = {
         "script": "benchmarks/policy.py",
         "instances": f"{given.generated} generated, {given.recorded} of each of {TRAINING}",
+        "imitated": f"integer programs, local search, {given.portfolio} searches of the portfolio",
     }
     training = Training(given.out, settings, fresh(given.seed), origin, say)
     training.run(course, lambda: False)

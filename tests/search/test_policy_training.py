@@ -1,11 +1,12 @@
 """Training: the same network in torch, everything moves, and what was stopped goes on."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from edgeopt.search.policy.assignment import Assignment
+from edgeopt.search.policy.assignment import Assignment, utility
 from edgeopt.search.policy.course import Course
 from edgeopt.search.policy.generated import generated
 from edgeopt.search.policy.network import forward, fresh
@@ -25,6 +26,34 @@ def course() -> Course:
     """Four small models."""
     generator = np.random.default_rng(5)
     return Course.of([generated(generator, 6, 10) for _ in range(4)], generator, each=2)
+
+
+def test_what_a_search_has_found_is_imitated_where_it_is_better():
+    """The best of each instance comes from wherever it was found; what ruins a model never does."""
+    generator = np.random.default_rng(5)
+    pairs = [generated(generator, 6, 10) for _ in range(4)]
+    none = Course.of(pairs, np.random.default_rng(0), each=2)
+    ruined = [replace(p, found=(tuple(int(n) - 1 for n in p.true.counts),)) for p in pairs]
+    same = Course.of(ruined, np.random.default_rng(0), each=2)
+    best = [
+        replace(p, found=tuple(map(tuple, targets[:, : len(p.start)].tolist())))
+        for p, targets in zip(pairs, none.targets, strict=True)
+    ]
+    better = Course.of(best, np.random.default_rng(0), each=2)
+    worth = [worth_of(each) for each in (none, same, better)]
+    assert worth[1] == pytest.approx(worth[0])
+    assert (worth[2] >= worth[0] - 1e-9).all()
+    assert (worth[2] > worth[0] + 1e-6).any()
+    assert all(len(pool) > len(plain) for pool, plain in zip(better.pools, none.pools, strict=True))
+
+
+def worth_of(course: Course) -> np.ndarray:
+    """Of each target [N, each], by what counts."""
+    rows = [
+        utility(course.bank.worth.values(course.targets[:, n]), course.wanted[:, n])
+        for n in range(course.targets.shape[1])
+    ]
+    return np.stack(rows, axis=1)
 
 
 def seen_of(course: Course) -> Assignment:

@@ -39,14 +39,18 @@ class Course:
 
     @staticmethod
     def of(pairs: Sequence[Pair], generator: np.random.Generator, each: int = 6) -> "Course":
-        """Plans for some preferences an instance; seconds for a hundred instances."""
+        """Plans for some preferences an instance; seconds for a hundred instances.
+
+        A target is the best of integer programs and of what a search has found, improved by local
+        search, for one preference.
+        """
         bank = bank_of(
             [pair.shown for pair in pairs],
             [pair.start for pair in pairs],
             [pair.true for pair in pairs],
         )
         length = bank.starts.shape[1]
-        pools = tuple(_rows(plans(pair, generator), length) for pair in pairs)
+        pools = tuple(_rows([*plans(pair, generator), *pair.found], length) for pair in pairs)
         wanted = preferences(len(pairs) * each, generator).reshape(len(pairs), each, 3)
         found = [targets(bank, pools, wanted[:, n]) for n in range(each)]
         return Course(bank, pools, wanted, np.stack(found, axis=1))

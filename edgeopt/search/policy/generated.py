@@ -21,11 +21,19 @@ _PLACES = 140
 
 @dataclass(frozen=True)
 class Pair:
-    """What counts, what is seen, and where a search begins."""
+    """What counts, what is seen, and where a search begins.
+
+    Args:
+        true: What counts.
+        shown: What a search would see of it.
+        start: Where it begins.
+        found: Plans that a search has found for the model, to imitate where they are good here.
+    """
 
     true: Instance
     shown: Instance
     start: tuple[int, ...]
+    found: tuple[tuple[int, ...], ...] = ()
 
 
 def generated(generator: np.random.Generator, shortest: int = 10, longest: int = 50) -> Pair:
