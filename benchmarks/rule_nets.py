@@ -239,6 +239,13 @@ def _context(n: Net, x: str) -> str:
     return n.op("Tanh", n.linear(wide, (512, 256)))
 
 
+def _summed_heads(n: Net, x: str) -> str:
+    """The projections around attention as Flax and Keras write them."""
+    inward, out = n.weight("in", 256, 4, 64, scale=0.1), n.weight("out", 4, 64, 256, scale=0.1)
+    heads = n.op("Tanh", n.op("Einsum", x, inward, equation="btd,dnh->btnh"))
+    return n.op("Einsum", heads, out, equation="btnh,nhd->btd")
+
+
 def _looped() -> onnx.ModelProto:
     """Eight rounds of a recurrent cell of 64 units, as a Loop."""
     n = Net()
@@ -324,6 +331,7 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "heads_to_siblings": _tokens(_attention),
     "join_branches": _planes(_branches),
     "spread_branch": _tokens(_context),
+    "einsum_to_matmul": _tokens(_summed_heads),
     "shuffle_to_columns": _planes(_shuffled),
     "subsample_to_stride": _planes(_subsampled),
     "root_mean_square": _tokens(_rms),
