@@ -17,10 +17,13 @@ from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.model import TensorSpec
 from edgeopt.errors import EdgeOptError, UsageError
 from edgeopt.graph.cost import per_layer, static_cost
+from edgeopt.graph.lowered import is_asked, lowered
 from edgeopt.graph.normalize import notes
-from edgeopt.graph.runtime import synthetic_feed
+from edgeopt.graph.runtime import profile_nodes, synthetic_feed
 from edgeopt.graph.write import to_proto
+from edgeopt.report.integers import by_reason
 from edgeopt.transforms.base import Offer
+from edgeopt.transforms.groups import QUANTIZERS
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.units import format_bytes
@@ -84,6 +87,7 @@ def inspect_model(
             ],
         }
         told["warnings"] = _warnings(workshop, door, subject)
+        told["integers"] = _integers(workshop, subject)
         told["cost_tables"] = _estimates(workshop, door, subject, workspace.folder)
         if sensitivity:
             progress("running each choice alone on calibration inputs")
@@ -134,6 +138,42 @@ def _estimates(
         return [{"absent": f"no estimate from operator costs: {error.what}"}]
 
 
+def _integers(workshop: Workshop, subject: Subject) -> dict[str, Any] | None:
+    """What the runtime of this machine makes of a model that came with integers; else None."""
+    graph = workshop.build(workshop.recipe()).graph
+    nodes = list(graph.graph.all_nodes())
+    if not any(is_asked(node) or node.op_type in QUANTIZERS for node in nodes):
+        return None
+    data = subject.data
+    feed = synthetic_feed(graph) if data is None else data.calibration.feeds[0]
+    try:
+        profile = profile_nodes(subject.model.path, RuntimeSettings(), feed, runs=1)
+    except EdgeOptError as error:
+        return {"absent": f"what runs in integers is not known: {error.what}"}
+    found = lowered(profile, graph)
+    return {
+        "asked": found.asked,
+        "ran": found.ran,
+        "islands": found.islands,
+        "stayed": list(found.stayed),
+        "traps": list(found.traps),
+        "between": list(found.between),
+    }
+
+
+def _integer_lines(told: Mapping[str, Any] | None) -> list[str]:
+    if told is None:
+        return []
+    if "absent" in told:
+        return ["", str(told["absent"])]
+    head = f"In integers here: {told['asked']} operators asked, {told['ran']} ran"
+    head += f", {told['islands']} float islands" if told["islands"] else ""
+    found = [*told["traps"], *by_reason(told["stayed"]), *told["between"]]
+    left = len(found) - _SHOWN
+    more = [f"  and {left} more (--json has all)"] if left > 0 else []
+    return ["", head, *(f"  {line}" for line in found[:_SHOWN]), *more]
+
+
 def _spec(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape and list(spec.shape)}
 
@@ -161,6 +201,7 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
     ]
     if subject.data is None:
         lines.append("  (quantize, prune and repair need data: give --data)")
+    lines += _integer_lines(told["integers"])
     lines += ["", *told["warnings"]] if told["warnings"] else []
     for entry in told["cost_tables"]:
         lines += ["", *costs.lines_of(entry, device.name)]

@@ -38,6 +38,7 @@ class Lowered:
         note: Why something is unknown.
         stayed: A sentence an operator: it stayed float, because ...
         traps: Sentences: what runs otherwise than it was written, and costs time or accuracy.
+        between: A sentence an island: which operators compute in float between integers.
     """
 
     layers: tuple[Layer, ...]
@@ -47,3 +48,4 @@ class Lowered:
     note: str = ""
     stayed: tuple[str, ...] = ()
     traps: tuple[str, ...] = ()
+    between: tuple[str, ...] = ()

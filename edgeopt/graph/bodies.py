@@ -25,7 +25,8 @@ def parents(model: ir.Model) -> dict[ir.Graph, ir.Graph]:
 def bodies_of(graph: ir.Graph) -> Iterator[ir.Graph]:
     """Bodies of the nodes of one graph, without those inside them."""
     for node in graph:
-        yield from bodies_in(node)
+        if node.attributes:
+            yield from bodies_in(node)
 
 
 def bodies_in(node: ir.Node) -> Iterator[ir.Graph]:

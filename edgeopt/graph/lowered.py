@@ -23,7 +23,7 @@ from typing import Any
 import onnx_ir as ir
 
 from edgeopt.core.lowered import Layer, Lowered, Precision
-from edgeopt.graph.placement_reasons import stayed_float, traps
+from edgeopt.graph.placement_reasons import island_text, stayed_float, traps
 
 _FLOAT_KINDS = {"Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN"}
 _INTEGER_KINDS = {
@@ -62,15 +62,17 @@ def lowered(profile: Mapping[str, Any], graph: ir.Model) -> Lowered:
         reason = f"{', '.join(hidden)} hides its layers" if hidden else "nothing was profiled"
         return Lowered(layers=layers, asked=wanted, ran=None, note=reason)
     kinds = frozenset(_FLOAT_KINDS)
+    islands = _islands(nodes, graph)
     return Lowered(
         layers=layers,
         asked=wanted,
         ran=sum(node["op"] in _INTEGER_KINDS | _INT4_KINDS for node in nodes),
-        islands=_islands(nodes, graph),
+        islands=len(islands),
         stayed=tuple(
             stayed_float(nodes, graph, weighted=kinds, asked=is_asked, dequantized=is_dequantized)
         ),
         traps=tuple(traps(nodes, graph, weighted=kinds, asked=is_asked)),
+        between=tuple(map(island_text, islands)),
     )
 
 
@@ -138,28 +140,28 @@ def is_quantized(value: ir.Value) -> bool:
     )
 
 
-def _islands(nodes: list[Mapping[str, Any]], graph: ir.Model) -> int:
+def _islands(nodes: list[Mapping[str, Any]], graph: ir.Model) -> list[list[ir.Node]]:
+    """Of each island its operators, the last first."""
     executed = {node["name"] for node in nodes if node["op"] == "QuantizeLinear"}
-    return sum(
-        node.op_type == "QuantizeLinear" and node.name in executed and _ends_island(node)
-        for node in graph.graph.all_nodes()
-    )
+    ends = (n for n in graph.graph.all_nodes() if n.op_type == "QuantizeLinear")
+    found = (_island(node) for node in ends if node.name in executed)
+    return [each for each in found if each]
 
 
-def _ends_island(node: ir.Node) -> bool:
-    """Whether what this node quantizes was computed from dequantized activations."""
-    waiting, seen = [node.inputs[0]], set[ir.Value]()
+def _island(node: ir.Node) -> list[ir.Node]:
+    """What computes the operand of a quantizer from dequantized activations; empty for none."""
+    waiting, seen, closed = [node.inputs[0]], dict[ir.Node, None](), False
     while waiting:
         value = waiting.pop()
         producer = None if value is None else value.producer()
-        if value is None or value in seen or producer is None:
+        if value is None or producer is None or producer in seen:
             continue
-        seen.add(value)
         if producer.op_type != "DequantizeLinear":
+            seen[producer] = None
             waiting += producer.inputs
         elif value is not node.inputs[0] and not _is_constant(producer.inputs[0]):
-            return True
-    return False
+            closed = True
+    return list(seen) if closed else []
 
 
 def _is_constant(value: ir.Value | None) -> bool:

@@ -9,7 +9,9 @@ from typing import Any
 
 import onnx_ir as ir
 
-RECURRENT = frozenset({"GRU", "RNN"})
+WITHOUT_KERNEL = frozenset({"GRU", "RNN", "ConvTranspose"})
+"""Weighted operators that the runtime cannot compute in integers, whatever is asked."""
+FEW_CHANNELS = 4
 Nodes = Sequence[Mapping[str, Any]]
 _IN_A_BODY = "it lies in a body of an If or a loop, where no value can be observed to calibrate"
 
@@ -91,12 +93,11 @@ def _is_integer(operator: str) -> bool:
 
 
 def _reason(node: ir.Node, dequantized: Callable[[ir.Value | None], bool]) -> str:
-    if node.op_type in RECURRENT:
+    if node.op_type in WITHOUT_KERNEL:
         return f"{node.op_type} has no integer kernel"
     source, weight = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
     if not dequantized(weight):
-        constant = weight is not None and weight.producer() is None
-        return "its weight is float" if constant else "both of its operands are computed"
+        return unasked(node)
     if not dequantized(source):
         name = "" if source is None else f" {source.name!r}"
         return f"its input{name} is float"
@@ -105,6 +106,54 @@ def _reason(node: ir.Node, dequantized: Callable[[ir.Value | None], bool]) -> st
         return "its result is an output of the model"
     readers = sorted({u.op_type for u, _ in made.uses() if u.op_type != "QuantizeLinear"})
     return f"its result is read in float by {', '.join(readers) or 'nothing'}"
+
+
+def unasked(node: ir.Node) -> str:
+    """Why a weighted operator with a float weight is not to run in integers.
+
+    Either nothing integer could be written for it, or the recipe leaves it: then with what is
+    known to speak for that.
+    """
+    weight = node.inputs[1] if len(node.inputs) > 1 else None
+    tensor = None if weight is None else ir.convenience.get_const_tensor(weight)
+    if tensor is None:
+        return _without_constant(weight)
+    if tensor.dtype is not ir.DataType.FLOAT:
+        return f"its weight is {tensor.dtype.name.lower()}, not float32"
+    before = None if node.inputs[0] is None else node.inputs[0].producer()
+    if before is not None and before.op_type == "Mul" and before.inputs[0] is before.inputs[1]:
+        return "it sums squares, whose range eight bits do not hold"
+    if node.op_type == "MatMul" and len(tensor.shape) != 2:
+        return "its weight is no matrix, for which there is no integer kernel"
+    factors = (node.attributes.get_float(name, 1.0) for name in ("alpha", "beta"))
+    if node.op_type == "Gemm" and (any(f != 1 for f in factors) or _turns(node)):
+        return "an integer Gemm has neither factors nor a transposed activation"
+    if node.op_type == "Conv" and len(tensor.shape) == 4 and _has_few_channels(node, tensor):
+        few = int(tensor.shape.numpy()[1])
+        return f"nothing asks for integers there (of {few} input channels they are often slower)"
+    return "nothing asks for integers there"
+
+
+def island_text(nodes: Sequence[ir.Node]) -> str:
+    """Which operators compute in float between integers; the last of them first."""
+    kinds = ", ".join(dict.fromkeys(node.op_type for node in reversed(nodes)))
+    return f"{kinds} up to {nodes[0].outputs[0].name!r} in float between integers"
+
+
+def _without_constant(weight: ir.Value | None) -> str:
+    made = None if weight is None else weight.producer()
+    if made is not None and made.op_type in ("Cast", "Transpose", "Identity"):
+        return f"its weight stands behind {made.op_type}"
+    return "both of its operands are computed"
+
+
+def _turns(node: ir.Node) -> bool:
+    return bool(node.attributes.get_int("transA", 0))
+
+
+def _has_few_channels(node: ir.Node, tensor: ir.TensorProtocol) -> bool:
+    dense = node.attributes.get_int("group", 1) == 1
+    return dense and int(tensor.shape.numpy()[1]) <= FEW_CHANNELS
 
 
 def _called(node: ir.Node) -> str:

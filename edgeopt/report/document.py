@@ -18,6 +18,7 @@ from edgeopt.core.trial import Trial
 from edgeopt.report import across, findings, layers
 from edgeopt.report.costs import ledger
 from edgeopt.report.devices import about, environments
+from edgeopt.report.integers import integers
 from edgeopt.report.picks import Pick, picks, verdict
 from edgeopt.report.points import Point, Setting, identity, point
 from edgeopt.report.progress import progress
@@ -132,7 +133,8 @@ def document(study: Study, trials: Sequence[Trial], context: ReportContext) -> d
         "reproduce": _reproduce(study, trials, context),
     }
     told = {n: pruned(made, n, trials, nothing=context.unpruned) for n in study.devices}
-    return {**made, "pruned": told}
+    placed = {n: integers(made, n) for n in study.devices}
+    return {**made, "pruned": told, "integers": placed}
 
 
 def tabled(study: Study, trials: Sequence[Trial], context: ReportContext) -> list[Trial]:

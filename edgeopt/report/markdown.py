@@ -30,6 +30,7 @@ _FIRST = (
 _OPEN = ("latency", "size", "accuracy", "agreement", "energy", "peak_memory")
 _LISTS = (
     ("pruned", "Pruning"),
+    ("integers", "In integers"),
     ("in_vain", "Tried in vain"),
     ("unknown", "Not known"),
     ("checked", "Checked"),

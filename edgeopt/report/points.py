@@ -189,6 +189,7 @@ def _lowered(lowered: Lowered) -> dict[str, Any]:
         "islands": lowered.islands,
         "note": lowered.note,
         "stayed": list(lowered.stayed),
+        "between": list(lowered.between),
         "text": f"{text} ({lowered.note})" if lowered.note else text,
     }
 

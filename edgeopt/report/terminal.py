@@ -65,6 +65,7 @@ def _device(document: Document, device: str, width: int) -> list[Block]:
     if chosen is not None and chosen["lowered"]:
         text = f"{chosen['id']}: {chosen['lowered']['text']}"
         blocks.append((1, wrapped("ran", text, 1, width)))
+        blocks.append((3, listed("", document["integers"][device][1:], 2, width)))
     grown = document["progress"][device]
     if grown is not None and grown["text"]:
         blocks.append((4, wrapped("beside", grown["text"], 2, width)))

@@ -18,6 +18,7 @@ from edgeopt.core.action import Action, Recipe
 from edgeopt.core.data import Feed
 from edgeopt.core.model import Model
 from edgeopt.errors import UsageError
+from edgeopt.graph.clone import cloned
 from edgeopt.graph.editor import Editor
 from edgeopt.graph.normalize import normalize
 from edgeopt.graph.read import open_graph
@@ -270,7 +271,7 @@ class Workshop:
     def _applied(self, start: _Progress, actions: Sequence[Action], lenient: bool) -> _Progress:
         """A clone of `start` with more actions done to it."""
         _refuse_rejected(start, lenient)
-        editor = Editor(start.graph.clone())
+        editor = Editor(cloned(start.graph))
         done, rejected = list(start.done), list(start.rejected)
         for action in actions:
             mark = editor.mark()

@@ -90,6 +90,19 @@ def test_a_model_that_came_in_slow_types(net, tmp_path: Path) -> None:
     assert fast.islands == 0
 
 
+def test_inspect_says_what_stayed_in_float(edgeopt, tmp_path: Path) -> None:
+    """ORT 26564: who looks at a quantized model sees which layers run in float, and why."""
+    space = space_of(graphs.residual(), tmp_path)
+    tool = next(c for name, c in space.standard() if name.startswith("ort_static:int8"))
+    path = tmp_path / "given.onnx"
+    path.write_bytes(to_bytes(built(space, tool.recipe)))
+    done = edgeopt("inspect", path)
+    assert done.code == 0, done.err
+    assert "In integers here:" in done.out
+    assert "stayed float although it was asked for in integers" in done.out
+    assert "in float between integers" in done.out
+
+
 @pytest.mark.parametrize("activation", ["uint8", "int8"])
 def test_add_between_integers(activation: str, tmp_path: Path) -> None:
     """ORT 12487: Conv, Add and Relu in integers, or the layers that are not are named."""
