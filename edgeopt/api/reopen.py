@@ -111,6 +111,7 @@ def workshop_for(
             broad=None if data is None else data.broad,
             kept=workspace.folder / "calibration",
             data_digest="" if data is None else data.digest,
+            kind="" if data is None else data.kind,
             progress=progress,
             patience_s=patience_s,
         ),

@@ -67,6 +67,8 @@ class DataSet:
         notes: What a reader of results must know about the data, one sentence each.
         broad: Calibration samples under the built-in shifts, for ranges that hold on them too;
             None where none fits. Without targets.
+        kind: What the input that is shifted holds: `image`, `audio`, `features` or `tokens`; empty
+            where that is not known.
         guards: Search samples under the built-in shifts: what steers a search away from what the
             probes would refuse, so that these never select.
     """
@@ -82,6 +84,7 @@ class DataSet:
     notes: tuple[str, ...] = ()
     broad: Part | None = None
     guards: tuple[Part, ...] = ()
+    kind: str = ""
 
     @property
     def labelled(self) -> bool:

@@ -63,6 +63,18 @@ def built_in_probes(
     return probes, ()
 
 
+def kind_of_samples(test: Part, model: Model, options: DataOptions) -> str:
+    """What the input that is shifted holds; empty where none is.
+
+    Raises:
+        DataError: As `built_in_probes`.
+    """
+    if options.probes == () or not len(test):
+        return options.kind
+    subject = _subject(test, model, options)
+    return "" if subject is None else subject.kind
+
+
 def built_in_guards(search: Part, model: Model, options: DataOptions) -> tuple[Part, ...]:
     """The same shifts of search samples, under names of their own.
 

@@ -10,7 +10,7 @@ from edgeopt.core import digest as digests
 from edgeopt.core.data import DataSet, Part
 from edgeopt.core.model import Model
 from edgeopt.data.options import DataOptions
-from edgeopt.data.probes import broadened, built_in_guards, built_in_probes
+from edgeopt.data.probes import broadened, built_in_guards, built_in_probes, kind_of_samples
 from edgeopt.data.source import LazyFeeds, Reader, Source
 from edgeopt.data.split import contents, of_labels, split
 from edgeopt.errors import DataError
@@ -67,6 +67,7 @@ def read_data(spec: str, model: Model, options: DataOptions | None = None) -> Da
         digest=digests.of_text("\n".join([found.digest, *map(_identity, own.values())])),
         broad=broadened(found.calibration, model, full),
         guards=built_in_guards(found.search, model, full),
+        kind=kind_of_samples(found.test, model, full),
         probes=(*shifted, *(whole(name, probe) for name, probe in own.items())),
         metric=full.metric,
         metric_options={**source.metric_options, **full.metric_options},

@@ -124,6 +124,11 @@ class NoEvidence:
         return None
 
     @property
+    def kind(self) -> str:
+        """No samples."""
+        return ""
+
+    @property
     def patience_s(self) -> float:
         """Nobody waits."""
         return math.inf

@@ -173,6 +173,11 @@ class Evidence(Protocol):
         ...
 
     @property
+    def kind(self) -> str:
+        """What the samples are: `image`, `audio`, `features`, `tokens`; empty where not known."""
+        ...
+
+    @property
     def patience_s(self) -> float:
         """How long, by the clock, whoever waits for this has time for what takes minutes."""
         ...

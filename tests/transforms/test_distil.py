@@ -269,6 +269,23 @@ def test_broadened_samples_keep_their_form() -> None:
     assert 8 < changed < 24
 
 
+def test_only_images_are_changed_as_images_are() -> None:
+    """Of features with four axes (a spectrogram) no sample is inverted, moved or blurred: what is
+    nearest to it is always the sample itself.
+    """
+    generator = np.random.default_rng(0)
+    feeds = [{"x": generator.normal(size=(1, 24, 16, 1)).astype(np.float32)} for _ in range(6)]
+
+    def likeness(kind: str) -> float:
+        broadener = Broadener(feeds, kind=kind)
+        pairs = [(feed["x"], broadener.variant(feed)["x"]) for feed in feeds * 10]
+        return min(float(np.corrcoef(a.ravel(), b.ravel())[0, 1]) for a, b in pairs)
+
+    assert likeness("features") > 0.5
+    assert likeness("image") < 0.1
+    assert likeness("") < 0.1
+
+
 def test_tokens_are_exchanged_and_masks_are_not() -> None:
     """Integers with two values are masks; others come from another sample here and there."""
     generator = np.random.default_rng(1)

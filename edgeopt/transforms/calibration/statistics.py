@@ -59,6 +59,7 @@ class Statistics:
         kept: Folder in which observations outlive the process; None keeps none.
         data_digest: Of the data set; names the files in `kept`.
         budget_bytes: Of one sample's values that are looked at in one pass.
+        kind: What the samples are; empty where that is not known.
         progress: Told how far something is that takes minutes.
         patience_s: Asked how long it may take now, by the clock.
     """
@@ -74,9 +75,11 @@ class Statistics:
         kept: Path | None = None,
         data_digest: str = "",
         budget_bytes: int = BUDGET_BYTES,
+        kind: str = "",
         progress: Callable[[str], None] | None = None,
         patience_s: Callable[[], float] | None = None,
     ) -> None:
+        self.kind = kind
         self._patience_s = patience_s
         self._part = part.take(limit) if part is not None else None
         self._whole = part, broad

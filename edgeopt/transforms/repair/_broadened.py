@@ -28,11 +28,13 @@ class Broadener:
 
     Args:
         feeds: What the input's range and spread are taken from, and what is mixed in.
+        kind: What they are; inputs of four axes are images where that is not known.
         seed: Of everything that is drawn.
     """
 
-    def __init__(self, feeds: Sequence[Feed], seed: int = 0) -> None:
+    def __init__(self, feeds: Sequence[Feed], *, kind: str = "", seed: int = 0) -> None:
         self._feeds = feeds
+        self._may_be_images = kind in ("", "image")
         self._generator = np.random.default_rng(seed)
         floats = {name: a for name, a in feeds[0].items() if a.dtype.kind == "f" and a.ndim > 1}
         self._name = max(floats, key=lambda name: floats[name].size, default="")
@@ -48,14 +50,14 @@ class Broadener:
         if not self._name:
             return self._exchanged(feed)
         x = feed[self._name].astype(np.float32)
-        for change in self._changes(x.ndim):
+        for change in self._changes(self._may_be_images and x.ndim == _IMAGE):
             x = change(x, self._generator)
         return {**feed, self._name: x.astype(feed[self._name].dtype)}
 
-    def _changes(self, rank: int) -> list[Callable[[Array, Generator], Array]]:
+    def _changes(self, image: bool) -> list[Callable[[Array, Generator], Array]]:
         """Some of what fits, in random order."""
         able: list[Callable[[Array, Generator], Array]] = [self._noise, self._contrast, self._mix]
-        if rank == _IMAGE:
+        if image:
             able += [self._inversion, _blur, _scale, _shift]
         count = int(self._generator.integers(1, 4))
         chosen = self._generator.choice(len(able), size=min(count, len(able)), replace=False)
@@ -79,7 +81,7 @@ class Broadener:
         other = self._feeds[int(generator.integers(len(self._feeds)))][self._name]
         if other.shape != x.shape:
             return x
-        if generator.random() < 0.5 or x.ndim != _IMAGE:
+        if generator.random() < 0.5 or not self._may_be_images or x.ndim != _IMAGE:
             share = np.float32(generator.uniform(0.0, 0.4))
             return (1 - share) * x + share * other.astype(np.float32)
         made, width = x.copy(), x.shape[3]

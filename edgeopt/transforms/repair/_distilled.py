@@ -50,6 +50,7 @@ def distilled(fitting: Fitting) -> None:
             feeds=fitting.feeds,
             seconds=float(action.get("seconds")),
             clock_s=fitting.evidence.patience_s,
+            kind=fitting.evidence.kind,
             steps_most=int(action.get("steps", STEPS_MOST)),
             tell=fitting.evidence.tell,
             kept=None if folder is None else folder / f"distil-{name}.state",

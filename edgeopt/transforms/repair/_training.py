@@ -71,6 +71,7 @@ class Training:
         tell: Told how far it is.
         kept: Where it is written how far it is; None nowhere.
         steps_most: It ends after so many, whatever time is left.
+        kind: What the samples are: only images are turned into others as images are.
         rate: Of learning, at its height; the first one that is tried.
     """
 
@@ -85,11 +86,12 @@ class Training:
     kept: Path | None = None
     steps_most: int = STEPS_MOST
     rate: float = RATE
+    kind: str = ""
 
     def __post_init__(self) -> None:
         held = min(max(len(self.feeds) // _FRESH_SHARE, 1), _FRESH_MOST)
         self._own = self.feeds[:-held]
-        broadener = Broadener(self._own, seed=1)
+        broadener = Broadener(self._own, kind=self.kind, seed=1)
         self._fresh = [broadener.variant(feed) for feed in self.feeds[-held:]]
         self._names = [head.name for head in self.ends] + list(self.between)
         self._batch = BATCH if self._takes_batches() else 1
@@ -103,7 +105,7 @@ class Training:
         """Train; the student has its best weights then. Returns the loss on the held-out slice,
         as a share of what it was at the start: 1 where nothing was gained.
         """
-        broadener = Broadener(self._own)
+        broadener = Broadener(self._own, kind=self.kind)
         begun = self._best = self._loss()
         self._given = self._weights = self._mean = self.student.arrays()
         begun = self._resumed(begun)
