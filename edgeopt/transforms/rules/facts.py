@@ -47,7 +47,9 @@ def bound(variable: Tensor, value: ir.Value) -> Tensor:
         load = _loader(value)
         if sizes is None:
             sizes = load().shape
-    facts = Facts(value, dtype_of(value), sizes, load)
+    made = value.producer()
+    maker = "" if made is None or made.domain else made.op_type
+    facts = Facts(value, dtype_of(value), sizes, load, maker)
     kind = Const if isinstance(variable, Const) else Tensor
     return kind(variable.name, optional=variable.optional, facts=facts)
 

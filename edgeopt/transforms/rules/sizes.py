@@ -53,9 +53,11 @@ class Facts:
         dtype: As numpy calls it; None where it is not known.
         shape: Sizes; None where the rank is not known.
         load: The array, of a constant.
+        maker: The operator that makes it; empty where none does, or it is not known.
     """
 
     key: object
     dtype: str | None
     shape: tuple[Size, ...] | None
     load: Callable[[], Array] | None = None
+    maker: str = ""

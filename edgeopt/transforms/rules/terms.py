@@ -128,6 +128,11 @@ class Tensor(Term):
         return str(self.known.dtype)
 
     @property
+    def maker(self) -> str:
+        """The operator that makes it, for `worth`; empty where none does, or it is not known."""
+        return self.known.maker
+
+    @property
     def shape(self) -> tuple[Size, ...]:
         """Sizes: numbers, names of free sizes, or `FREE`, which cannot be compared.
 
