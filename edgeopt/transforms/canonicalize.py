@@ -26,7 +26,6 @@ PHASES: tuple[tuple[str, ...], ...] = (
         "unfuse_gelu",
         "unfuse_norm",
         "unfuse_rms",
-        "unfuse_attention",
     ),
     (
         "gelu",

@@ -6,7 +6,9 @@
 where heads of q, k, v is Softmax(q kᵀ / sqrt(size) + a) v for each head, side by side. A mask of
 one number a key is an addend of 0 where it is above 0, else the operator's filter value. Queries,
 keys and values come apart, as pruning and quantization want them. ONNX Runtime writes the first
-where it saves an optimized BERT; tools for transformers write both. See `unfuse_conv`.
+where it saves an optimized BERT; tools for transformers write both. See `unfuse_conv`. It is a
+choice: the runtime makes no attention of the spelled form again (0.88 to 1.02 of the speed, four
+heads of 64 on 128 rows).
 
 It must not fire with keys of before (past, present), with padding that is given otherwise than as a
 mask of one number a key, where later keys are hidden (`unidirectional`), with rotary positions, or
