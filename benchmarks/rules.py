@@ -60,6 +60,10 @@ speed of a graph with the rule over that without it, with an interval of 95 %: o
 that is named, or of a small graph made for the rule. What no graph here shows has no figure of
 this script: figures in a rule's text come from the study behind the catalogue (local speed-ups,
 ONNX Runtime 1.32, one x86 thread).
+
+Two rewrites are left to the runtime on purpose (`tests/transforms/test_left_to_the_runtime.py`): a
+product and a sum as a Gemm (entry A17 of the catalogue) and Transposes moved past what does not
+mind them (B12). It makes the same of both forms.
 """
 
 
