@@ -142,7 +142,9 @@ def island_text(nodes: Sequence[ir.Node]) -> str:
 
 def _without_constant(weight: ir.Value | None) -> str:
     made = None if weight is None else weight.producer()
-    if made is not None and made.op_type in ("Cast", "Transpose", "Identity"):
+    source = made.inputs[0] if made is not None and made.inputs else None
+    stored = source is not None and ir.convenience.get_const_tensor(source) is not None
+    if made is not None and stored and made.op_type in ("Cast", "Transpose", "Identity"):
         return f"its weight stands behind {made.op_type}"
     return "both of its operands are computed"
 

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 
 from edgeopt.core.candidate import RuntimeSettings
 from edgeopt.core.lowered import Lowered
 from edgeopt.graph.lowered import lowered
+from edgeopt.graph.placement_reasons import unasked
 from edgeopt.graph.runtime import profile_nodes
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
@@ -182,3 +184,33 @@ def test_a_pool_of_codes_in_the_layout_of_floats_is_a_trap() -> None:
     (sentence,) = lowered({"nodes": [slow]}, model).traps
     assert "MaxPool of uint8" in sentence
     assert lowered({"nodes": [fast]}, model).traps == ()
+
+
+def test_reasons_of_what_nothing_was_asked_for() -> None:
+    """Few channels, computed operands, a stored weight behind a Transpose, factors, squares."""
+    b = Builder()
+    b.conv("x", "stem", (3, 8))
+    b.conv("stem", "second", (8, 8))
+    b.node("Reshape", ["second", b.constant("rows", np.array([-1, 8], np.int64))], "r")
+    b.node("Transpose", ["r"], "t", perm=[1, 0])
+    b.node("MatMul", ["r", "t"], "products")
+    b.node("Transpose", [b.weight("w", 4, 8)], "wt", perm=[1, 0])
+    b.node("MatMul", ["r", "wt"], "stored")
+    b.node("Gemm", ["stored", b.weight("v", 4, 4)], "scaled", alpha=2.0)
+    b.node("Mul", ["scaled", "scaled"], "square")
+    b.node("MatMul", ["square", b.weight("u", 4, 2)], "y")
+    shape = ("N", 3, 8, 8)
+    graph = ir.from_proto(b.model([("x", "float32", shape)], [("y", "float32", ("M", 2))]))
+    told = {
+        node.outputs[0].name: unasked(node)
+        for node in graph.graph
+        if node.op_type in {"Conv", "Gemm", "MatMul"}
+    }
+    assert told == {
+        "stem": "nothing asks for integers there (of 3 input channels they are often slower)",
+        "second": "nothing asks for integers there",
+        "products": "both of its operands are computed",
+        "stored": "its weight stands behind Transpose",
+        "scaled": "an integer Gemm has neither factors nor a transposed activation",
+        "y": "it sums squares, whose range eight bits do not hold",
+    }

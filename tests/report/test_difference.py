@@ -6,7 +6,7 @@ from importlib.resources import files
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from report_factory import context, study, trials, with_layers
@@ -79,6 +79,7 @@ _ROWS = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(_ROWS, _ROWS)
 def test_every_layer_stands_exactly_once(
     a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]
