@@ -136,16 +136,24 @@ class Trained:
         return min(worth, key=lambda trial: (self._cost(trial), trial.number), default=None)
 
     def _cost(self, trial: Trial) -> float:
-        """The first objective, measured; of what was not timed as it is predicted."""
-        measured = self._objectives[0].cost(trial)
-        if measured is not None:
-            return measured
-        base = self._base
-        given = None if base is None else self._objectives[0].cost(base)
-        if self._estimator is None or given is None or self._objectives[0].metric != "latency":
+        """The first objective, measured; of what was not timed as it is predicted.
+
+        A latency is a share of the given model's beside it: what disturbs one disturbs the other.
+        """
+        objective, base = self._objectives[0], self._base
+        measured = objective.cost(trial)
+        if objective.metric != "latency":
+            return math.inf if measured is None else measured
+        found = trial.value("latency")
+        if found is not None and found.samples is not None and found.samples.baseline:
+            return found.samples.ratio.value
+        given = None if base is None else objective.cost(base)
+        if measured is not None and given:
+            return measured / given
+        if self._estimator is None:
             return math.inf
         change = self._estimator.predict(trial.candidate.recipe).mean(LATENCY)
-        return math.inf if change is None else given * (1 + change)
+        return math.inf if change is None else 1 + change
 
     def _drop(self, trial: Trial) -> float:
         """What it loses, in the unit of the accuracy; infinite where that is not known."""

@@ -7,6 +7,7 @@ from edgeopt.core.action import Action, Recipe
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.measurement import Measurement, Value
 from edgeopt.core.objective import Objective
+from edgeopt.core.samples import Samples
 from edgeopt.core.trial import Trial
 from edgeopt.search.trained import Trained
 from edgeopt.testing.toy_space import ToyDevice, ToySpace
@@ -130,3 +131,21 @@ def test_what_is_hardly_faster_is_not_trained() -> None:
     strategy.tell([BASE, _trial("kept", 0.6, 0.895), _trial("as fast", 0.59, 0.88)])
     assert strategy.ask(10) == ()
     assert strategy.waits
+
+
+def test_what_was_timed_beside_the_given_model_counts_by_its_ratio() -> None:
+    """A busy machine doubled the time of the faster one, and that of the given model beside it."""
+    strategy = _make()
+    slow, fast = _trial("slow", 0.6, 0.88), _trial("fast", 0.9, 0.88)
+    strategy.tell([BASE, _timed(slow, 0.6, 1.0), _timed(fast, 0.9, 2.0)])
+    assert _sites(strategy.ask(10)) == ["fast"]
+
+
+def _timed(trial: Trial, latency: float, given: float) -> Trial:
+    assert isinstance(trial.outcome, Measurement)
+    blocks = ((latency,) * 8,) * 4
+    samples = Samples(unit="s", blocks=blocks, baseline=((given,) * 8,) * 4, rounds=(0, 0, 1, 1))
+    value = replace(trial.outcome.values["latency"], samples=samples)
+    return replace(
+        trial, outcome=replace(trial.outcome, values={**trial.outcome.values, "latency": value})
+    )

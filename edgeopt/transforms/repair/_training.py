@@ -43,7 +43,7 @@ _WARM = 0.05
 _LOOKS = 20
 _EQUAL = 1e-8
 """A loss that is only rounding."""
-_TRIALS = (0.15, 0.1, 0.1)
+_TRIALS = (0.2, 0.1, 0.1)
 """Of the whole: what each rate has to come nearer at all."""
 _SLOWER = 0.25
 _PATIENCE = 14
