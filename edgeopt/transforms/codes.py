@@ -231,7 +231,8 @@ def quantizes_constant(node: ir.Node) -> bool:
     if node.outputs[0].is_graph_output() or _dtype(node.outputs[0]) is None:
         return False
     held = [array_of(value) for value in node.inputs if value is not None]
-    return all(each is not None for each in held) and held[0].dtype == np.float32  # pyright: ignore
+    real = held[0] if held else None
+    return all(each is not None for each in held) and real is not None and real.dtype == np.float32
 
 
 def fold_constants(model: ir.Model) -> None:
