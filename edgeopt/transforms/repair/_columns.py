@@ -4,13 +4,13 @@ The product of the layer's weight [groups, out, K] with it are the layer's resul
 (all, or evenly spaced ones), without the bias.
 """
 
-import itertools
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from edgeopt.transforms.repair._layers import Layer
+from edgeopt.transforms.repair._windows import taps
 
 Array = npt.NDArray[Any]
 Floats = npt.NDArray[np.float64]
@@ -43,12 +43,8 @@ def columns(layer: Layer, x: Array, places: int) -> Floats:
     sizes = [(padded.shape[2 + i] - spans[i] - 1) // strides[i] + 1 for i in range(axes)]
     count = x.shape[0] * int(np.prod(sizes))
     batch, *start = np.unravel_index(_spaced(count, places), (x.shape[0], *sizes))
-    taps: list[Array] = []
-    for offset in itertools.product(*(range(size) for size in shape)):
-        where = [start[i] * strides[i] + offset[i] * dilations[i] for i in range(axes)]
-        taps.append(padded[(batch, slice(None), *where)])  # [places, channels]
-    stacked = np.stack(taps, axis=2)  # [places, channels, taps]
-    grouped = stacked.reshape(len(batch), layer.groups, -1)
+    found = taps(padded, batch, start, kernel=shape, strides=strides, dilations=dilations)
+    grouped = found.reshape(len(batch), layer.groups, -1)
     return grouped.transpose(1, 2, 0).astype(np.float64)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import onnx_ir as ir
 
 from edgeopt.transforms.local_rule import floating, integer, integers, word
-from edgeopt.transforms.repair._padding import margins
 from edgeopt.transforms.repair._torch import torch
+from edgeopt.transforms.repair._windows import margins
 
 Tensors = Sequence[Any]
 Operator = Callable[[ir.Node, Tensors], tuple[Any, ...]]

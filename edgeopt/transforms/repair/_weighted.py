@@ -6,7 +6,6 @@ Conv (all kernel sizes, groups, depthwise), ConvTranspose, Gemm, and MatMul with
 right, whose bias is the constant of an Add behind it.
 """
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import onnx_ir as ir
 
 from edgeopt.graph.editor import Editor, array_of, sole_user
 from edgeopt.transforms.local_rule import floating, integer, integers, set_constant, word
-from edgeopt.transforms.repair._padding import margins
+from edgeopt.transforms.repair._windows import margins, taps
 
 Array = npt.NDArray[Any]
 _CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
@@ -225,22 +224,16 @@ def columns(layer: Weighted, x: Array, sizes: tuple[int, ...], places: Array) ->
         return flat[:, :, places]
     padded, strides, dilations = _opened(node, x, layer.kernel)
     batch, *start = np.unravel_index(places, (x.shape[0], *sizes))
-    taps: list[Array] = []
-    for offset in itertools.product(*(range(size) for size in layer.kernel)):
-        where = [
-            begin * stride + tap * step
-            for begin, stride, tap, step in zip(start, strides, offset, dilations, strict=True)
-        ]
-        taps.append(padded[(batch, slice(None), *where)])  # [places, channels]
-    stacked = np.stack(taps, axis=2)  # [places, channels, taps]
-    return stacked.reshape(len(places), layer.groups, -1).transpose(1, 2, 0)
+    found = taps(padded, batch, start, kernel=layer.kernel, strides=strides, dilations=dilations)
+    return found.reshape(len(places), layer.groups, -1).transpose(1, 2, 0)
 
 
 def _is_pointwise(layer: Weighted) -> bool:
     """Whether it reads the very places that it makes."""
     node = layer.node
-    moved = set(integers(node, "strides")) | {1} != {1} or any(integers(node, "pads"))
-    return node.op_type == "Conv" and set(layer.kernel) == {1} and not moved
+    steps = all(stride == 1 for stride in integers(node, "strides"))
+    padded = any(integers(node, "pads"))
+    return node.op_type == "Conv" and set(layer.kernel) == {1} and steps and not padded
 
 
 def _opened(
