@@ -6,6 +6,7 @@ shapes and types; what it computes is another matter (`transforms.rewrite.unfuse
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import onnx
 from onnx import defs, helper
@@ -115,7 +116,7 @@ def _packed_attention(node: onnx.NodeProto, version: int) -> list[onnx.NodeProto
         return []
     wide, (first, *_) = f"{node.output[0]}/wide", node.output
     parts = [first, f"{first}/keys", f"{first}/values"]
-    count = {"num_outputs": 3} if version >= _COUNTED_FROM else {}
+    count: dict[str, Any] = {"num_outputs": 3} if version >= _COUNTED_FROM else {}
     return [
         helper.make_node("MatMul", node.input[:2], [wide]),
         helper.make_node("Split", [wide], parts, axis=2, **count),
