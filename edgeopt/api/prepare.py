@@ -15,7 +15,7 @@ from edgeopt.api.fleet import CROSS_SHARE, Exchange
 from edgeopt.api.host import Host
 from edgeopt.api.providers import CPU, alternatives, usual_runtimes
 from edgeopt.api.reopen import workshop_for
-from edgeopt.api.request import RunRequest
+from edgeopt.api.request import RunRequest, best_installed
 from edgeopt.api.search import Lane
 from edgeopt.api.subject import Subject, open_subject
 from edgeopt.api.trials import Bench
@@ -108,7 +108,10 @@ class Ready:
             price_s=space.training_s,
             spare_s=lambda: _TRAINING_SHARE * lane.spare_s(),
         )
-        return [*found[:2], ("trained", trained), *found[2:]]
+        # Who names a strategy or brings a policy wants to see it at work, not minutes of training.
+        usual = self.request.strategy == best_installed() and self.request.policy is None
+        place = 2 if usual else 3
+        return [*found[:place], ("trained", trained), *found[place:]]
 
 
 @contextlib.contextmanager

@@ -50,6 +50,14 @@ def test_trainings_come_behind_the_first_guesses(tmp_path: Path) -> None:
         assert ready.workshop.evidence.patience_s == pytest.approx(0.7 * lane.spare_s(), abs=5)
 
 
+def test_a_strategy_that_was_named_has_its_turn_before_a_training(tmp_path: Path) -> None:
+    """In a short study it would have none otherwise."""
+    pytest.importorskip("torch", reason="needs torch: pip install 'edgeopt[rl]'")
+    request = replace(_request(tmp_path, data=True), strategy="ladder")
+    with prepared(request, lambda _: None, lambda: False, keep=False) as ready:
+        assert _names(ready) == ["static", "released", "ladder", "trained"]
+
+
 def test_without_data_or_without_pruning_nothing_is_trained(tmp_path: Path) -> None:
     """Then it is no strategy of the study."""
     request = _request(tmp_path, data=False)
