@@ -1,13 +1,16 @@
-"""A layer normalization that is spelled through a factor and a shift, as the one operator.
+"""A layer normalization that is spelled out, as the one operator.
 
     s = g / sqrt(mean((x - m)²) + eps)      x · s + (b - m · s)  =  LayerNormalization(x, g, b)
+                                    (x - m) / sqrt(...) · g + b  =  LayerNormalization(x, g, b)
 
-with m = mean(x) over the last axis. It is how the first BERT's batch normalization over the last
-axis is exported; also (x - m) · s + b, whose root is a Reciprocal and not a Div.
+with m = mean(x) over the last axis. The first is how the first BERT's batch normalization over the
+last axis is exported; also (x - m) · s + b, whose root is a Reciprocal and not a Div. The second is
+what every exporter writes below opset 17.
 
 It must not fire below opset 17 (no LayerNormalization), over other axes than the last, where m,
 x - m or s belong to different values, or with a gain or offset that is no vector of that axis.
-ONNX Runtime fuses the form with a Div by itself, this one not.
+ONNX Runtime fuses the form with a Div by itself, the others not; left as it is, its gain and offset
+would go into the layer behind it (`affine_before`), and what stays is fused no more.
 """
 
 from dataclasses import dataclass
@@ -83,14 +86,34 @@ def _scale(value: ir.Value | None) -> _Scale | None:
     for index in (0, 1) if node is not None else ():
         assert node is not None, "the loop is empty without it"
         gain, inverse = node.inputs[index], _node(node.inputs[1 - index], "Reciprocal")
-        root = None if inverse is None else _node(inverse.inputs[0], "Sqrt")
-        total = None if root is None else _node(root.inputs[0], "Add")
-        found = None if total is None else constant_operand(total)
-        if gain is None or found is None or array_of(gain) is None or found[1].size != 1:
+        found = None if inverse is None else _deviation(inverse.inputs[0])
+        if gain is not None and found is not None and array_of(gain) is not None:
+            source, mean, epsilon = found
+            return _Scale(source, mean, gain, epsilon)
+    return None
+
+
+def _deviation(value: ir.Value | None) -> tuple[ir.Value, ir.Value, float] | None:
+    """x, m and eps of sqrt(mean((x - m)²) + eps)."""
+    root = _node(value, "Sqrt")
+    total = None if root is None else _node(root.inputs[0], "Add")
+    found = None if total is None else constant_operand(total)
+    if found is None or found[1].size != 1:
+        return None
+    apart = _apart(_square_of(_mean_of(found[0])))
+    return None if apart is None else (*apart, float(found[1].reshape(-1)[0]))
+
+
+def _divided(product: ir.Node) -> _Scale | None:
+    """Of `(x - m) / sqrt(...) · gain`."""
+    for index in (0, 1):
+        gain, ratio = product.inputs[index], _node(product.inputs[1 - index], "Div")
+        if gain is None or array_of(gain) is None or ratio is None:
             continue
-        apart = _apart(_square_of(_mean_of(found[0])))
-        if apart is not None:
-            return _Scale(*apart, gain, float(found[1].reshape(-1)[0]))
+        found, apart = _deviation(ratio.inputs[1]), _apart(ratio.inputs[0])
+        if found is not None and apart == found[:2]:
+            source, mean, epsilon = found
+            return _Scale(source, mean, gain, epsilon)
     return None
 
 
@@ -99,6 +122,9 @@ def _match(root: ir.Node) -> _Norm | Rejection:
         product, offset = _node(root.inputs[index], "Mul"), root.inputs[1 - index]
         if product is None or offset is None:
             continue
+        scale = _divided(product)
+        if scale is not None and array_of(offset) is not None:
+            return _checked(root, scale, offset)
         for own in (0, 1):
             scale = _scale(product.inputs[1 - own])
             beta = None if scale is None else _offset(scale, product, own, offset)
