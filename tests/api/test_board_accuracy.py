@@ -300,7 +300,8 @@ def test_a_quantized_model_may_be_rounded_otherwise(
     assert found.rows == 0
     assert found.ok, found.text
     largest = max(each.largest for each in found.differences.values())
-    assert (largest > 0) == (level == "off")
+    # Where the kernels are the same nothing differs; where they are not, codes may.
+    assert level == "off" or largest == 0
 
 
 @pytest.mark.zoo
