@@ -291,7 +291,8 @@ def test_a_quantized_model_may_be_rounded_otherwise(
 ) -> None:
     """Integer kernels on the host, and on the device those or the same graph in float."""
     file = tmp_path / "int8.onnx"
-    reader = _Reader(host.data.calibration)
+    # Of so many samples the ranges put some sums between two codes, where kernels round apart.
+    reader = _Reader(host.data.calibration.take(128))
     quantize_static(
         host.model, file, reader, per_channel=True, extra_options={"WeightSymmetric": True}
     )
@@ -300,8 +301,7 @@ def test_a_quantized_model_may_be_rounded_otherwise(
     assert found.rows == 0
     assert found.ok, found.text
     largest = max(each.largest for each in found.differences.values())
-    # Where the kernels are the same nothing differs; where they are not, codes may.
-    assert level == "off" or largest == 0
+    assert (largest > 0) == (level == "off")
 
 
 @pytest.mark.zoo
