@@ -20,7 +20,7 @@ from edgeopt.graph.cost import per_layer, static_cost
 from edgeopt.graph.lowered import is_asked, lowered
 from edgeopt.graph.normalize import notes
 from edgeopt.graph.runtime import profile_nodes, synthetic_feed
-from edgeopt.graph.write import to_proto
+from edgeopt.graph.write import stored_proto
 from edgeopt.report.integers import by_reason
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.groups import QUANTIZERS
@@ -133,7 +133,7 @@ def _estimates(
     data = subject.data
     feed = synthetic_feed(graph) if data is None else data.calibration.feeds[0]
     try:
-        return costs.estimates(folder, device, to_proto(graph), feed)
+        return costs.estimates(folder, device, stored_proto(graph), feed)
     except EdgeOptError as error:
         return [{"absent": f"no estimate from operator costs: {error.what}"}]
 

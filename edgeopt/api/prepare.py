@@ -38,8 +38,9 @@ from edgeopt.transforms.space import GraphSpace
 
 SENSITIVITY = "sensitivity"
 """Folder of the workspace for the damages of single decisions."""
-_SENSITIVITY_SHARE = 0.1
-"""Of a study's time: what finding damages may take."""
+_SENSITIVITY_SHARE, _SPARE_SHARE = 0.1, 1 / 6
+"""Of a study's time, and of what is left beside confirming: what finding damages may take, and
+what decoding alternatives may. Both, and looking at what was decoded, come before any answer."""
 FEEDS = 8
 """Real inputs that the device rotates over while it measures."""
 _DISTIL_SHARE, _DISTIL_MOST_S = 0.25, 300.0
@@ -257,12 +258,10 @@ def _wired(
             lane.offered = exchange.offered(lane.device)
             lane.reserve_s = CROSS_SHARE * request.budget_s
     estimators = {
-        name: GraphEstimator(
-            space,
-            folder=workspace.folder / SENSITIVITY,
-            patience_s=_SENSITIVITY_SHARE * request.budget_s,
+        lane.device: GraphEstimator(
+            spaces[lane.device], folder=workspace.folder / SENSITIVITY, patience_s=_patience(lane)
         )
-        for name, space in spaces.items()
+        for lane in lanes
     }
     return Ready(
         request=request,
@@ -279,6 +278,16 @@ def _wired(
         lanes=lanes,
         estimators=estimators,
     )
+
+
+def _patience(lane: Lane) -> Callable[[], float]:
+    """How long a part of a question may take, asked when it is put."""
+
+    def seconds() -> float:
+        share_s = _SENSITIVITY_SHARE * lane.budget_s
+        return max(min(share_s, _SPARE_SHARE * lane.spare_s()), 0.0)
+
+    return seconds
 
 
 def _runtime(request: RunRequest, device: Device) -> RuntimeSettings:

@@ -134,7 +134,10 @@ class Lane:
             if ended or (self.trials is not None and told >= self.trials):
                 self._say_why(ended)
                 return
-        self.progress(f"{self.device}: nobody has another idea")
+        if self._is_over():
+            self._say_why(ended=True)
+        else:
+            self.progress(f"{self.device}: nobody has another idea")
 
     def _say_why(self, ended: bool) -> None:
         """Why the search ends, so that nobody waits for the time that seems to be left."""
@@ -189,11 +192,11 @@ class Lane:
         return self.book.front(self.device)
 
     def _batches(self, strategy: Strategy) -> Iterator[Sequence[Candidate]]:
-        """Full batches of candidates not asked for before, until the ideas run out; empty ones of
-        a strategy that waits for what others find (an attribute `waits`).
+        """Full batches of candidates not asked for before, until the ideas or the time run out;
+        empty ones of a strategy that waits for what others find (an attribute `waits`).
         """
         seen: set[str] = set()
-        while True:
+        while not self._is_over():
             asked = self.host.build(strategy.ask, BATCH).result()
             fresh = [candidate for candidate in asked if candidate.key not in seen]
             seen.update(candidate.key for candidate in asked)
@@ -215,7 +218,7 @@ class Lane:
                 if known is not None:
                     found.append(known)
                     continue
-                ended = self.stopped() or self.spare_s() < 0
+                ended = self._is_over()
                 if ended:
                     break
                 if self._spare(candidate):
@@ -353,6 +356,10 @@ class Lane:
         with self._reopening:
             if self.bench is lost:
                 self.bench = self.reopen(lost, self.left_s(), error)
+
+    def _is_over(self) -> bool:
+        """Whether nothing more is to be explored."""
+        return self.stopped() or self.spare_s() < 0
 
     def spare_s(self) -> float:
         """Seconds that are left beside what is kept for measuring the best ones again."""

@@ -48,7 +48,8 @@ class GraphEstimator:
         folder: Where sensitivities are kept between runs; None keeps them in memory.
         patience_s: Seconds after which damages are not measured any more but taken from like
             alternatives, and after which a table decodes no more of them: where a search is
-            short, it is not to be spent on questions.
+            short, it is not to be spent on questions. A function is asked before each question,
+            since what a search can spare is known then.
         clock: Seconds.
     """
 
@@ -57,12 +58,12 @@ class GraphEstimator:
         space: GraphSpace,
         *,
         folder: Path | None = None,
-        patience_s: float = math.inf,
+        patience_s: float | Callable[[], float] = math.inf,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._space = space
         self._folder = folder
-        self.patience_s, self._clock = patience_s, clock
+        self._patience_s, self._clock = patience_s, clock
         self._gain: Gain | None = None
         self._sensitivity: Sensitivity | None = None
         self._works: dict[str, Floats] = {}
@@ -95,6 +96,11 @@ class GraphEstimator:
     def coupled(self, choices: Sequence[Choice]) -> frozenset[tuple[int, int]]:
         """Pairs of choices between whose groups a value passes."""
         return borders(self._space.graph(self.exact()), choices)
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds that one part of a question may take, if it is asked now."""
+        return self._patience_s() if callable(self._patience_s) else self._patience_s
 
     @property
     def gain(self) -> Gain:

@@ -8,7 +8,13 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from edgeopt.graph.write import EXTERNAL_ABOVE_BYTES, copy_of, to_proto, weight_bytes
+from edgeopt.graph.write import (
+    EXTERNAL_ABOVE_BYTES,
+    copy_of,
+    leave_out_shapes,
+    stored_proto,
+    weight_bytes,
+)
 
 _LIGHT_BYTES = 1024
 _COPIED_BYTES = 64_000_000
@@ -27,7 +33,7 @@ def light_proto(
             size worth it stays in the message: protobuf ends at 2 GiB.
     """
     if weight_bytes(graph) <= limit_bytes:
-        return to_proto(graph), {}
+        return stored_proto(graph), {}
     copy, weights = copy_of(graph), dict[str, npt.NDArray[Any]]()
     for name, value in copy.graph.initializers.items():
         tensor = value.const_value
@@ -41,13 +47,13 @@ def light_proto(
                 shape=ir.Shape(tensor.shape.numpy()),
                 name=name,
             )
-    return ir.to_proto(copy), weights
+    return leave_out_shapes(ir.to_proto(copy)), weights
 
 
 def file_bytes(graph: ir.Model) -> int:
     """Size of the self-contained file that a graph would make; large weights are not copied."""
     if weight_bytes(graph) <= _COPIED_BYTES:
-        return to_proto(graph).ByteSize()
+        return stored_proto(graph).ByteSize()
     light, weights = light_proto(graph, 0)
     inner = light.graph.ByteSize()
     whole = light.ByteSize() - _field(inner)

@@ -23,11 +23,37 @@ EXTERNAL_ABOVE_BYTES = 1_800_000_000
 """Weights beyond this go into a file beside the model: protobuf ends at 2 GiB."""
 
 _EXTERNAL_TENSOR_BYTES = 1024
+_STANDARD = ("", "ai.onnx")
 
 
 def to_proto(graph: ir.Model) -> onnx.ModelProto:
     """The graph as one self-contained message, external tensors read in; the graph is unchanged."""
     return ir.to_proto(_self_contained(graph))
+
+
+def stored_proto(graph: ir.Model) -> onnx.ModelProto:
+    """`to_proto` as files and sessions have it: without shapes that every runtime infers itself.
+
+    They are bytes to ship, and they change what is fused: where sizes are free, ONNX Runtime
+    trusts recorded ones that it would not have derived, and on its processor provider the
+    SkipLayerNormalization that follows is slower than Add and LayerNormalization. Outputs of
+    operators outside the standard keep theirs, since nothing tells them otherwise.
+    """
+    return leave_out_shapes(to_proto(graph))
+
+
+def leave_out_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Drop what is recorded about outputs of standard operators, in place; the same message."""
+    parts = [model.graph]
+    while parts:
+        part = parts.pop()
+        kept = {name for node in part.node if node.domain not in _STANDARD for name in node.output}
+        infos = [info for info in part.value_info if info.name in kept]
+        del part.value_info[:]
+        part.value_info.extend(infos)
+        for attribute in (attribute for node in part.node for attribute in node.attribute):
+            parts += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
+    return model
 
 
 def copy_of(graph: ir.Model) -> ir.Model:
@@ -46,7 +72,7 @@ def copy_of(graph: ir.Model) -> ir.Model:
 
 def to_bytes(graph: ir.Model) -> bytes:
     """The graph as the bytes of a self-contained file; equal graphs give equal bytes."""
-    return serialized(to_proto(graph))
+    return serialized(stored_proto(graph))
 
 
 def serialized(model: onnx.ModelProto) -> bytes:
@@ -122,7 +148,7 @@ def _aside(path: Path) -> Generator[BinaryIO]:
 
 
 def _write_whole(graph: ir.Model, path: Path) -> Model:
-    model = to_proto(graph)
+    model = stored_proto(graph)
     data = model.SerializeToString(deterministic=True)
     write_aside(path, data)
     return describe(model, path, digest=digests.of_bytes(data), size_bytes=len(data))
@@ -141,7 +167,7 @@ def _write_with_data(graph: ir.Model, path: Path) -> Model:
         data = path.with_name(f"{path.stem}.{digest[:12]}.data")
         for value, (offset, length) in places.items():
             value.const_value = _reference(value, data.name, offset, length)
-        model = ir.to_proto(copy)
+        model = leave_out_shapes(ir.to_proto(copy))
         content = model.SerializeToString(deterministic=True)
         aside.chmod(0o644)
         aside.replace(data)

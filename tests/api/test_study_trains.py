@@ -1,5 +1,6 @@
 """Whether a study trains, and who is asked for it when."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 
 from edgeopt.api.prepare import Ready, prepared
 from edgeopt.api.request import RunRequest
+from edgeopt.core.candidate import Candidate
+from edgeopt.core.trial import Trial
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 
@@ -66,3 +69,35 @@ def test_without_data_or_without_pruning_nothing_is_trained(tmp_path: Path) -> N
     exact = replace(_request(tmp_path, data=True), families=("rewrite", "fuse"))
     with prepared(exact, lambda _: None, lambda: False, keep=False) as ready:
         assert "trained" not in _names(ready)
+
+
+class _Asked:
+    """A strategy that counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.times = 0
+
+    def ask(self, count: int) -> list[Candidate]:
+        self.times += 1
+        return []
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        return None
+
+
+def test_no_question_is_asked_without_time_for_its_answer(tmp_path: Path) -> None:
+    """A part of a question may take a sixth of what is left at most; with nothing left nobody is
+    asked, and it is said what the rest is for."""
+    said: list[str] = []
+    with prepared(_request(tmp_path, data=True), said.append, lambda: False, keep=False) as ready:
+        (lane,) = ready.lanes
+        patience = ready.estimators["local"]
+        assert patience.patience_s == pytest.approx(20.0)
+        lane.start_s -= 110.0
+        assert 0.0 < patience.patience_s == pytest.approx(lane.spare_s() / 6, abs=1)
+        late = _Asked()
+        lane.start_s -= 60.0
+        assert patience.patience_s == 0.0
+        lane.explore([("late", late)])
+    assert late.times == 0
+    assert "for measuring the best ones again" in said[-1]

@@ -143,6 +143,18 @@ def test_noises_of_some_groups(space: GraphSpace):
     assert hasty.noises(places) == (found[0],) * len(places)
 
 
+def test_patience_is_asked_before_each_question(space: GraphSpace):
+    """What a search can spare is known then: none at first, enough later."""
+    left = [0.0]
+    ticks = iter(range(10_000))
+    estimator = GraphEstimator(space, patience_s=lambda: left[0], clock=lambda: float(next(ticks)))
+    places = [(i, 1) for i, c in enumerate(space.choices) if c.family == "quantize"]
+    first = estimator.noises(places)
+    left[0] = 10_000.0
+    assert len(set(first)) == 1
+    assert estimator.noises(places) == GraphEstimator(space).noises(places)
+
+
 def test_damages_are_kept_between_runs(space: GraphSpace, tmp_path: Path):
     """A second estimator over the same model and data reads what the first one measured."""
     folder = tmp_path / "kept"

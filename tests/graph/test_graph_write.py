@@ -4,12 +4,15 @@ import os
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from edgeopt.errors import StorageError
+from edgeopt.graph.light import file_bytes, light_proto
 from edgeopt.graph.read import open_graph, read_model
-from edgeopt.graph.runtime import Session
-from edgeopt.graph.write import to_bytes, write_model
+from edgeopt.graph.runtime import Session, optimized
+from edgeopt.graph.shapes import infer_shapes
+from edgeopt.graph.write import stored_proto, to_bytes, to_proto, write_model
 from edgeopt.testing import graphs
 
 ALL = (
@@ -117,3 +120,75 @@ def test_equal_graphs_give_equal_bytes() -> None:
     """Serialisation is deterministic."""
     graph = graphs.as_graph(graphs.residual())
     assert to_bytes(graph) == to_bytes(graph) == to_bytes(graphs.as_graph(graphs.residual()))
+
+
+_NESTED = """<ir_version: 8, opset_import: ["" : 17, "other" : 1]>
+g (float[B, 4] x, bool c) => (float[B, 4] y) {
+    a = Relu (x)
+    b = other.Anything (a)
+    d = If (c) <
+        then_branch = t () => (t_y) { t_a = Neg (b)  t_b = other.Thing (t_a)  t_y = Abs (t_b) },
+        else_branch = e () => (e_y) { e_a = Exp (b)  e_y = Abs (e_a) }
+    >
+    y = Sigmoid (d)
+}"""
+
+
+def _recorded(model: onnx.ModelProto) -> set[str]:
+    inner = [a.g for node in model.graph.node for a in node.attribute if a.HasField("g")]
+    return {info.name for graph in (model.graph, *inner) for info in graph.value_info}
+
+
+def test_only_what_no_runtime_can_infer_is_recorded(tmp_path: Path) -> None:
+    """Outputs of operators outside the standard keep their shapes, in bodies too; every way to
+    store the graph agrees, and the graph itself keeps all."""
+    proto = onnx.parser.parse_model(_NESTED)
+    for name in ("a", "b", "d"):
+        proto.graph.value_info.append(
+            onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["B", 4])
+        )
+    then = next(a.g for a in proto.graph.node[2].attribute if a.name == "then_branch")
+    for name in ("t_a", "t_b"):
+        then.value_info.append(
+            onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["B", 4])
+        )
+    graph = graphs.as_graph(proto)
+    assert _recorded(to_proto(graph)) >= {"a", "b", "d", "t_a", "t_b"}
+    assert _recorded(stored_proto(graph)) == {"b", "t_b"}
+    assert _recorded(light_proto(graph, 0)[0]) == {"b", "t_b"}
+    for external in (False, True):
+        path = write_model(graph, tmp_path / f"{external}.onnx", external=external).path
+        assert _recorded(onnx.load(path)) == {"b", "t_b"}
+    assert file_bytes(graph) == len(to_bytes(graph)) == (tmp_path / "False.onnx").stat().st_size
+    assert _recorded(to_proto(graph)) >= {"a", "b", "d", "t_a", "t_b"}
+
+
+_RESIDUAL = """<ir_version: 8, opset_import: ["" : 17]>
+g (int64[N, S] i, float[N, S, 1] m) => (float[N, S, 16] y)
+<float[10, 16] table, float[16, 16] w, float[16] scale, float[16] bias> {
+    e = Gather (table, i)
+    r = MatMul (e, w)
+    k = Mul (r, m)
+    s = Add (k, e)
+    y = LayerNormalization <axis = -1> (s, scale, bias)
+}"""
+
+
+def test_what_is_written_is_lowered_as_without_recorded_shapes() -> None:
+    """With recorded free sizes the runtime fuses what it would not fuse, and that is slower."""
+    proto = onnx.parser.parse_model(_RESIDUAL)
+    rng = np.random.default_rng(0)
+    sizes = {"table": (10, 16), "w": (16, 16), "scale": (16,), "bias": (16,)}
+    proto.graph.initializer.extend(
+        onnx.numpy_helper.from_array(rng.normal(size=size).astype(np.float32), name)
+        for name, size in sizes.items()
+    )
+    del proto.graph.value_info[:]
+    graph = graphs.as_graph(proto)
+    infer_shapes(graph)
+
+    def lowered(model: onnx.ModelProto) -> list[str]:
+        return sorted(node.op_type for node in optimized(model, "all").graph.node)
+
+    assert lowered(stored_proto(graph)) == lowered(proto)
+    assert "SkipLayerNormalization" in lowered(to_proto(graph))
