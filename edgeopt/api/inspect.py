@@ -1,9 +1,12 @@
 """`edgeopt inspect`: what is inside a model, and what the device's profile offers for it."""
 
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import onnx_ir as ir
 
 from edgeopt.api import costs
 from edgeopt.api.device import Device, open_device
@@ -20,10 +23,11 @@ from edgeopt.graph.cost import per_layer, static_cost
 from edgeopt.graph.lowered import is_asked, lowered
 from edgeopt.graph.normalize import notes
 from edgeopt.graph.runtime import profile_nodes, synthetic_feed
-from edgeopt.graph.write import stored_proto
+from edgeopt.graph.write import stored_proto, write_model
 from edgeopt.report.integers import by_reason
 from edgeopt.transforms.base import Offer
 from edgeopt.transforms.groups import QUANTIZERS
+from edgeopt.transforms.guesses import INTEGERS
 from edgeopt.transforms.replay import Workshop
 from edgeopt.transforms.space import GraphSpace
 from edgeopt.units import format_bytes
@@ -49,7 +53,8 @@ def inspect_model(
         store: The workspace.
         progress: Told one line an event.
         sensitivity: Also what each choice does alone: damage on calibration inputs, and the gain
-            that is predicted before anything is measured. Estimates, both.
+            that is predicted before anything is measured. Estimates, both. And what this machine's
+            runtime leaves in float when everything is asked for in integers, with the reason.
 
     Raises:
         UsageError: Sensitivity was asked for, and there is no data.
@@ -65,7 +70,8 @@ def inspect_model(
         space = GraphSpace(workshop, offer)
         graph = workshop.normalized
         operators = Counter(node.op_type for node in graph.graph.all_nodes())
-        layers = sorted(per_layer(graph), key=lambda layer: -layer.macs)[:_SHOWN]
+        shapes = space.shapes_of(graph)
+        layers = sorted(per_layer(graph, shapes), key=lambda layer: -layer.macs)[:_SHOWN]
         told: dict[str, Any] = {
             "schema_version": 1,
             "model": str(subject.model.path),
@@ -75,7 +81,7 @@ def inspect_model(
             "inputs": [_spec(spec) for spec in subject.model.inputs],
             "outputs": [_spec(spec) for spec in subject.model.outputs],
             "operators": dict(operators.most_common()),
-            "cost": dict(static_cost(graph)),
+            "cost": dict(static_cost(graph, shapes)),
             "heaviest_layers": [
                 {"name": layer.name, "op": layer.op, "macs": layer.macs} for layer in layers
             ],
@@ -92,6 +98,7 @@ def inspect_model(
         if sensitivity:
             progress("running each choice alone on calibration inputs")
             told["sensitivity"] = ranked(space, folder=workspace.folder / SENSITIVITY)
+            told["in_integers"] = None if told["integers"] else _everything(space, subject)
     return {**told, "text": _text(told, door, subject)}
 
 
@@ -144,10 +151,25 @@ def _integers(workshop: Workshop, subject: Subject) -> dict[str, Any] | None:
     nodes = list(graph.graph.all_nodes())
     if not any(is_asked(node) or node.op_type in QUANTIZERS for node in nodes):
         return None
+    return _executed(subject.model.path, graph, subject)
+
+
+def _everything(space: GraphSpace, subject: Subject) -> dict[str, Any] | None:
+    """The same of a float model with everything in integers; None where none are offered."""
+    guesses = (found for name, found in space.guesses() if name == INTEGERS)
+    for candidate in guesses:
+        graph = space.graph(candidate.recipe)
+        with tempfile.TemporaryDirectory() as folder:
+            path = write_model(graph, Path(folder) / "integers.onnx").path
+            return _executed(path, graph, subject)
+    return None
+
+
+def _executed(path: Path, graph: ir.Model, subject: Subject) -> dict[str, Any]:
     data = subject.data
     feed = synthetic_feed(graph) if data is None else data.calibration.feeds[0]
     try:
-        profile = profile_nodes(subject.model.path, RuntimeSettings(), feed, runs=1)
+        profile = profile_nodes(path, RuntimeSettings(), feed, runs=1)
     except EdgeOptError as error:
         return {"absent": f"what runs in integers is not known: {error.what}"}
     found = lowered(profile, graph)
@@ -161,12 +183,12 @@ def _integers(workshop: Workshop, subject: Subject) -> dict[str, Any] | None:
     }
 
 
-def _integer_lines(told: Mapping[str, Any] | None) -> list[str]:
+def _integer_lines(told: Mapping[str, Any] | None, what: str) -> list[str]:
     if told is None:
         return []
     if "absent" in told:
         return ["", str(told["absent"])]
-    head = f"In integers here: {told['asked']} operators asked, {told['ran']} ran"
+    head = f"{what}: {told['asked']} operators asked, {told['ran']} ran"
     head += f", {told['islands']} float islands" if told["islands"] else ""
     found = [*told["traps"], *by_reason(told["stayed"]), *told["between"]]
     left = len(found) - _SHOWN
@@ -178,6 +200,13 @@ def _spec(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "dtype": spec.dtype, "shape": spec.shape and list(spec.shape)}
 
 
+def _assumed(told: Mapping[str, Any], subject: Subject) -> str:
+    """That sizes are assumed, where the model leaves them free and no sample says more."""
+    shapes = [spec["shape"] for spec in told["inputs"]]
+    free = any(shape is None or any(not isinstance(n, int) for n in shape) for shape in shapes)
+    return " (free sizes count as 1: --data decides them)" if free and subject.data is None else ""
+
+
 def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
     cost, operators = told["cost"], told["operators"]
     lines = [
@@ -187,7 +216,8 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
         "",
         f"{sum(operators.values())} operators after normalisation: "
         + ", ".join(f"{name} {count}" for name, count in list(operators.items())[:_SHOWN]),
-        f"{cost['macs'] / 1e6:.1f} M multiply-adds, {cost['params'] / 1e6:.3f} M parameters",
+        f"{cost['macs'] / 1e6:.1f} M multiply-adds{_assumed(told, subject)}, "
+        f"{cost['params'] / 1e6:.3f} M parameters",
         *(f"  note: {note}" for note in told["notes"]),
         "",
         f"Profile {device.profile.name} offers:",
@@ -201,12 +231,11 @@ def _text(told: Mapping[str, Any], device: Device, subject: Subject) -> str:
     ]
     if subject.data is None:
         lines.append("  (quantize, prune and repair need data: give --data)")
-    lines += _integer_lines(told["integers"])
+    lines += _integer_lines(told["integers"], "In integers here")
     lines += ["", *told["warnings"]] if told["warnings"] else []
     for entry in told["cost_tables"]:
         lines += ["", *costs.lines_of(entry, device.name)]
-    if told["cost_tables"] and subject.data is None:
-        lines.append("  free sizes count as 1: --data decides them")
     if "sensitivity" in told:
         lines += ["", *table(told["sensitivity"])]
+        lines += _integer_lines(told["in_integers"], "With everything asked for in integers, here")
     return "\n".join(lines)

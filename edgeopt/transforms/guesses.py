@@ -13,8 +13,8 @@ _TOGETHER = {
     "small_int8": ("size_int8", "dynamic_int8", "static_int8"),
 }
 """Standard candidates by name: every choice at its first alternative of the first of these."""
-HALF = "float16"
-WITH_HALF = frozenset({"exact", "int8_everything"})
+HALF, INTEGERS = "float16", "int8_everything"
+WITH_HALF = frozenset({"exact", INTEGERS})
 """Standard candidates that are also tried with everything that they leave float in float16."""
 
 GATES, NARROW, HALF_WIDTH = "static_gates", "narrow", "half_width"
@@ -113,7 +113,7 @@ def int8_everything(
     extremes = _with(choices, codes, _RANGES, 0)
     corrected = _with(choices, codes, "repair:bias_correction", 1)
     found = {
-        "int8_everything": codes,
+        INTEGERS: codes,
         "int8_extremes": extremes,
         "int8_everything+bias": corrected,
     }

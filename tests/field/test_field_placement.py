@@ -103,6 +103,27 @@ def test_inspect_says_what_stayed_in_float(edgeopt, tmp_path: Path) -> None:
     assert "in float between integers" in done.out
 
 
+def test_inspect_says_what_a_float_model_would_leave_in_float(edgeopt, tmp_path: Path) -> None:
+    """Before any search: which layers no integers are asked for and why, and what stays between
+    integers. Multiply-adds are those of a sample; without one it is said what is assumed."""
+    b = Builder()
+    b.conv("x", "stem", (3, 16))
+    b.conv("stem", "wide", (16, 16))
+    b.node("Sin", ["wide"], "odd")
+    b.conv("odd", "y", (16, 16))
+    free = [("x", "float32", ("N", 3, 8, 8))], [("y", "float32", ("N", 16, 8, 8))]
+    path = graphs.write(b.model(*free), tmp_path)
+    data = tmp_path / "data.npz"
+    np.savez(data, x=np.random.default_rng(0).normal(size=(20, 3, 8, 8)).astype("f4"))
+    done = edgeopt("inspect", path, "--data", data, "--sensitivity")
+    assert done.code == 0, done.err
+    assert "With everything asked for in integers, here: 2 operators asked, 2 ran" in done.out
+    assert "Conv 'stem' stayed float because nothing asks for integers there" in done.out
+    assert "Sin up to 'odd' in float between integers" in done.out
+    assert "free sizes count as 1" not in done.out
+    assert "free sizes count as 1" in edgeopt("inspect", path).out
+
+
 @pytest.mark.parametrize("activation", ["uint8", "int8"])
 def test_add_between_integers(activation: str, tmp_path: Path) -> None:
     """ORT 12487: Conv, Add and Relu in integers, or the layers that are not are named."""
