@@ -17,6 +17,7 @@ from edgeopt.core.protocols import Space
 from edgeopt.core.trial import Trial
 from edgeopt.search.archive import Archive
 from edgeopt.search.codes import Codes
+from edgeopt.search.loss import Loss
 from edgeopt.search.table import Pair, accuracy_of
 
 MOST = 4
@@ -84,8 +85,10 @@ class Released:
     def _next(self) -> Codes | None:
         """The fastest row in reach that is faster than what keeps the bound."""
         told = self._archive.told
-        drops = {row: self._drop(trial) for row, trial in told.items()}
-        allowed = self._allowed()
+        loss = self._loss
+        drops = {row: loss.of(trial) for row, trial in told.items()}
+        # Without a bound to keep nothing is in reach.
+        allowed = loss.allowed or 0.0
         kept = [self._cost(told[row]) for row, drop in drops.items() if drop <= allowed]
         limit = _WORTH * min(kept, default=math.inf)
         worth = [
@@ -103,10 +106,10 @@ class Released:
         whole = sum(noise.values())
         if whole <= _SILENT:
             return None
-        drop = self._drop(self._archive.told[row])
+        drop, allowed = self._loss.of(self._archive.told[row]), self._loss.allowed or 0.0
         left, codes = whole, list(row)
         for index in sorted(noise, key=lambda i: (-noise[i], i)):
-            if left <= whole * _SHARE * self._allowed() / drop:
+            if left <= whole * _SHARE * allowed / drop:
                 break
             codes[index] = 0
             left -= noise[index]
@@ -124,19 +127,7 @@ class Released:
         cost = self._objectives[0].cost(trial) if self._objectives else None
         return math.inf if cost is None else cost
 
-    def _drop(self, trial: Trial) -> float:
-        """What it loses, in the unit of the accuracy; infinite where that is not known."""
-        given = self._given()
-        found = None if self._quality is None else self._quality.cost(trial)
-        return math.inf if found is None or given is None else found - given
-
-    def _given(self) -> float | None:
+    @property
+    def _loss(self) -> Loss:
         base = next((t for row, t in self._archive.told.items() if not any(row)), None)
-        return None if base is None or self._quality is None else self._quality.cost(base)
-
-    def _allowed(self) -> float:
-        """0 where there is no bound to keep: then nothing is in reach."""
-        given = self._given()
-        if self._quality is None or given is None or math.isinf(self._quality.limit):
-            return 0.0
-        return max(self._quality.limit - given, 0.0)
+        return Loss(quality=self._quality, base=base)

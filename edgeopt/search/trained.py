@@ -23,6 +23,7 @@ from edgeopt.core.estimates import LATENCY, Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
 from edgeopt.plugins import PRUNE, QUANTIZE
+from edgeopt.search.loss import Loss
 
 MOST = 3
 _REACH, _WIDER, _NARROWER = 12.0, 2.0, 1 / 3
@@ -116,21 +117,22 @@ class Trained:
     def _learn(self) -> None:
         told = [self._told[key] for key in self._latest if key in self._told]
         if told:
-            kept = any(self._drop(trial) <= self._allowed for trial in told)
+            kept = any(self._loss.of(trial) <= self._allowed for trial in told)
             self._reach *= _WIDER if kept else _NARROWER
         self._latest = []
 
     def _next(self) -> Trial | None:
         """The fastest in reach that is faster than what keeps the bound."""
-        kept = [t for t in self._told.values() if self._drop(t) <= self._allowed]
+        loss, allowed = self._loss, self._allowed
+        kept = [t for t in self._told.values() if loss.of(t) <= allowed]
         best = min((self._cost(trial) for trial in kept), default=math.inf)
-        limit = self._reach * self._allowed
+        limit = self._reach * allowed
         worth = [
             trial
             for trial in self._told.values()
             if trial.candidate.key not in self._tried
             and _can_be_trained(trial)
-            and self._allowed < self._drop(trial) <= limit
+            and allowed < loss.of(trial) <= limit
             and self._cost(trial) < _WORTH * best
         ]
         return min(worth, key=lambda trial: (self._cost(trial), trial.number), default=None)
@@ -155,25 +157,15 @@ class Trained:
         change = self._estimator.predict(trial.candidate.recipe).mean(LATENCY)
         return math.inf if change is None else 1 + change
 
-    def _drop(self, trial: Trial) -> float:
-        """What it loses, in the unit of the accuracy; infinite where that is not known."""
-        quality, base = self._quality, self._base
-        if quality is None or base is None:
-            return math.inf
-        found, given = quality.cost(trial), quality.cost(base)
-        return math.inf if found is None or given is None else found - given
+    @property
+    def _loss(self) -> Loss:
+        quality = next((each for each in self._objectives if each.direction == "max"), None)
+        return Loss(quality=quality, base=self._base)
 
     @property
     def _allowed(self) -> float:
-        quality, base = self._quality, self._base
-        given = None if quality is None or base is None else quality.cost(base)
-        if quality is None or given is None or math.isinf(quality.limit):
-            return _USUAL
-        return max(quality.limit - given, _USUAL / 10)
-
-    @property
-    def _quality(self) -> Objective | None:
-        return next((each for each in self._objectives if each.direction == "max"), None)
+        allowed = self._loss.allowed
+        return _USUAL if allowed is None else max(allowed, _USUAL / 10)
 
     @property
     def _base(self) -> Trial | None:
