@@ -278,6 +278,7 @@ def _looped() -> onnx.ModelProto:
 
 RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "prelu_to_leaky": _planes(_prelu),
+    "leaky_to_relu": _planes(lambda n, x: n.conv2d(n.op("LeakyRelu", x, alpha=0.0), (64, 64))),
     "softmax": _tokens(_softmax),
     "logsoftmax": _tokens(lambda n, x: n.op("Log", n.op("Softmax", x, axis=-1))),
     "argmax_of_logits": _tokens(_largest),

@@ -124,7 +124,8 @@ def drawn(rule: Rule, draw: Draw) -> tuple[onnx.ModelProto, Sequence[Feed]]:
     sketch = Sketch(draw, opset, draw.pick(_DTYPES))
     walker = Walker(sketch)
     hint = _shape(draw)
-    roots = [walker.some(root, hint) for root in pattern.roots]
+    given = [walker.value(root, hint) for root in pattern.roots]
+    roots = [each for each in given if each is not None]
     ends: list[Made] = []
     for root in roots:
         around = root.dtype == sketch.dtype and draw.integer(0, 1)

@@ -25,6 +25,7 @@ from edgeopt.testing.rule_values import (
 from edgeopt.transforms.rules.terms import (
     Attribute,
     Call,
+    Computed,
     Const,
     Either,
     Fixed,
@@ -64,7 +65,8 @@ class Walker:
             return self.value(self.draw.pick(term.options), hint)
         if isinstance(term, Out):
             self.value(term.call, hint)
-            return self._made[term.call][term.index]
+            made = self._made[term.call]
+            return made[term.index] if term.index < len(made) else None
         if isinstance(term, Tensor) and term not in self._made:
             if term.optional and self.draw.integer(0, 2) == 0:
                 return None
@@ -88,7 +90,8 @@ class Walker:
 
     def given(self, term: Term | None, make: Callable[[], Made]) -> Made | None:
         """As `const`, also for a variable that need not be a constant."""
-        if isinstance(term, Tensor) and term not in self._made and not term.optional:
+        fits = isinstance(term, Tensor) and not isinstance(term, Computed) and not term.optional
+        if term is not None and fits and term not in self._made:
             self._made[term] = (make(),)
         return self.const(term, make)
 
@@ -121,7 +124,11 @@ class Walker:
         known = _CONTRIB if term.domain else _TABLE
         inputs, attributes = known.get(op_type, _plain)(self, term, op_type, hint)
         written = {**attributes, **term.attributes}
-        return self.sketch.node(op_type, inputs, written, term.outputs, term.domain)
+        if term.either_way and self.draw.integer(0, 1):
+            inputs = inputs[::-1]
+        few = term.least < term.outputs and self.draw.integer(0, 1)
+        count = term.least if few else term.outputs
+        return self.sketch.node(op_type, inputs, written, count, term.domain)
 
 
 def _plain(w: Walker, call: Call, op_type: str, hint: Shape) -> Drawn:

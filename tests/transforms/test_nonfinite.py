@@ -22,6 +22,8 @@ OTHERWISE = {
     "dense_groups": "an infinity meets the zeros beside the blocks",
     "drop_zero_channels": "an infinity no longer meets weights that are zero",
     "enlarge_kernel": "an infinity meets the zeros around the kernel",
+    "halve_groups": "an infinity meets the zeros beside the blocks",
+    "leaky_to_relu": "minus infinity times a slope of 0 was NaN",
     "pad_channels": "an infinity meets weights that are zero",
     "space_to_depth_stem": "an infinity meets weights that are zero",
     "where_to_sum": "what is masked and not finite stays so",

@@ -19,7 +19,7 @@ from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.rules.engine import Engine
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
-from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
+from edgeopt.transforms.rules.terms import Computed, Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 hard_swish = Rule("hard_swish", opset=14)
@@ -274,3 +274,117 @@ def test_weights_are_computed_when_they_are_asked_for(bias: bool) -> None:
     before = engine.digest()
     assert weight.const_value.numpy().shape == (16, 8, 3, 3)
     assert engine.digest() == before
+
+
+negated = Rule("negated")
+
+
+@negated.pattern
+def _(op: Ops, x: Tensor, y: Tensor) -> Term:
+    return op.one_of("Add", "Sub", "Div")(op.Neg(x), y, _as="operator", _either_way=True)
+
+
+@negated.replace_with
+def _(op: Ops, x: Tensor, y: Tensor, operator: Node) -> Term:
+    return op.like(operator)(op.Mul(x, -1.0, _name="product"), y)
+
+
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Div"])
+@pytest.mark.parametrize("order", ["x, n", "n, x"])
+def test_operands_that_may_stand_either_way_stay_as_they_stood(operator: str, order: str) -> None:
+    """One pattern takes both orders, and what is like the node has the one that was found."""
+    text = f"g (float[N,4] x) => (float[N,4] y) {{ n = Neg(x)  y = {operator}({order}) }}"
+    graph = rewritten(negated, model(text))
+    assert operators(graph) == sorted(["Mul", operator])
+    root = graph.graph[-1]
+    made = [value.producer() is not None for value in root.inputs if value is not None]
+    assert made == [each == "n" for each in order.split(", ")]
+
+
+def test_both_operands_may_fit() -> None:
+    """Where each of the two is what is looked for, there is one site, and it is right."""
+    text = (
+        "g (float[N,4] x, float[N,4] z) => (float[N,4] y) { n = Neg(x) m = Neg(z) y = Sub(n, m) }"
+    )
+    assert sites(negated, model(text)) == ['negated@1 "y"']
+    assert operators(rewritten(negated, model(text))) == ["Mul", "Neg", "Sub"]
+
+
+scaled = Rule("scaled")
+
+
+@scaled.pattern
+def _(op: Ops, x: Tensor, g: Tensor) -> Term:
+    return op.Neg(x) * g
+
+
+@scaled.replace_with
+def _(op: Ops, x: Tensor, g: Tensor) -> Term:
+    return op.Neg(x * g)
+
+
+@pytest.mark.parametrize(
+    ("rule", "fits"),
+    [
+        (scaled, {"y", "z"}),
+        (scaled.narrowed("by_constant", g=Const), {"y"}),
+        (scaled.narrowed("by_gate", g=Computed), {"z"}),
+    ],
+    ids=lambda each: each.name if isinstance(each, Rule) else "",
+)
+def test_a_rule_is_narrowed_to_constants_or_to_what_is_computed(rule: Rule, fits: set[str]) -> None:
+    """Each narrowed rule has a part of the sites, under its own name; together they have all."""
+    text = """g (float[N,4] x, float[N,1] g) => (float[N,4] y, float[N,4] z)
+    <float[4] c = {1,2,3,4}> { n = Neg(x)  y = Mul(c, n)  m = Neg(x)  z = Mul(m, g) }"""
+    assert sites(rule, model(text)) == [f'{rule.name}@1 "{site}"' for site in sorted(fits)]
+    rewritten(rule, model(text))
+
+
+def test_conditions_of_a_narrowed_rule_are_its_own() -> None:
+    """What is asked of it is not asked of the rule that it was made from."""
+    strict = scaled.narrowed("strict", g=Computed)
+
+    @strict.sound
+    def _(g: Tensor) -> None:
+        require(g.rank == 1, "it is no vector")
+
+    text = "g (float[N,4] x, float[N,1] g) => (float[N,4] y) { n = Neg(x)  y = Mul(n, g) }"
+    assert sites(strict, model(text)) == []
+    assert sites(scaled, model(text)) == ['scaled@1 "y"']
+
+
+def test_a_constant_is_told_where_something_computed_is_asked_for() -> None:
+    """The reason names the value."""
+    text = (
+        "g (float[N,4] x) => (float[N,4] y) <float[4] c = {1,2,3,4}> { n = Neg(x) y = Mul(n, c) }"
+    )
+    rule = scaled.narrowed("by_gate", g=Computed)
+    graph = opened(model(text))
+    made = RuleTransform(rule).apply(Editor(graph), Action.of("by_gate", "y"), NoEvidence())
+    assert isinstance(made, Rejection)
+    assert made.reason == "'c' is a constant"
+
+
+largest = Rule("largest")
+
+
+@largest.pattern
+def _(op: Ops, x: Tensor) -> tuple[Term, ...]:
+    made, places = op.MaxPool(x, _as="pool").outs(2, least=1)
+    return made, places
+
+
+@largest.replace_with
+def _(op: Ops, x: Tensor, pool: Node) -> tuple[Term, ...]:
+    made, places = op.like(pool)(op.Mul(x, 1.0)).outs(2)
+    return made, places
+
+
+@pytest.mark.parametrize("outputs", ["y", "y, i"])
+def test_a_root_that_the_node_does_not_have_is_not_replaced(outputs: str) -> None:
+    """One pattern takes a node with all of its outputs, and one with the first alone."""
+    typed = ", int64[1,1,2,2] i" if "i" in outputs else ""
+    text = f"""g (float[1,1,4,4] x) => (float[1,1,2,2] y{typed})
+    {{ {outputs} = MaxPool<kernel_shape = [2,2], strides = [2,2]>(x) }}"""
+    graph = rewritten(largest, model(text))
+    assert operators(graph) == ["MaxPool", "Mul"]

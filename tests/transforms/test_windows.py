@@ -187,3 +187,48 @@ def test_a_stem_of_seven_taps_becomes_four() -> None:
     (applied,) = examine_exact("space_to_depth_stem", model)
     weight = applied.graph.graph.initializers["c/space_to_depth_stem/weight"]
     assert weight.shape == (8, 12, 4, 4)
+
+
+@QUICK
+@given(
+    strides=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    steps=st.tuples(st.integers(1, 3), st.integers(1, 3)),
+    ends=st.tuples(st.sampled_from([-2, 5, 9]), st.sampled_from([-2, 5, 9])),
+    kernel=st.sampled_from([1, 1, 2]),
+    group=st.sampled_from([1, 2]),
+    kind=st.sampled_from(["slice", "slices", "before", "behind"]),
+)
+def test_what_is_left_out_becomes_a_stride(
+    strides: tuple[int, int],
+    steps: tuple[int, int],
+    ends: tuple[int, int],
+    kernel: int,
+    group: int,
+    kind: str,
+) -> None:
+    """Slices in one or two steps and poolings over one pixel, beside strides and groups."""
+    b, size, last = Builder(), (7, 8), "x"
+    parts = {"slice": [(0, 1)], "slices": [(0,), (1,)]}.get(kind, [])
+    for number, axes in enumerate(parts):
+        rows = [(0, ends[axis], axis - 2, steps[axis]) for axis in axes]
+        operands = [
+            b.constant(f"{name}{number}", np.array(column, np.int64))
+            for name, column in zip("seat", zip(*rows, strict=True), strict=True)
+        ]
+        last = b.node("Slice", [last, *operands], f"cut{number}")
+    pool = {"kernel_shape": [1, 1], "strides": list(steps)}
+    last = b.node("MaxPool", [last], "m", **pool) if kind == "before" else last
+    b.weight("w", 4, 4 // group, kernel, 1)
+    made = "c" if kind == "behind" else "y"
+    b.node("Conv", [last, "w"], made, group=group, strides=list(strides))
+    if kind == "behind":
+        b.node("MaxPool", ["c"], "y", **pool)
+    last_axes = parts[-1] if parts else (0, 1)
+    whole = all(
+        not parts
+        or range(size[axis])[: ends[axis] : steps[axis]] == range(size[axis])[:: steps[axis]]
+        for axis in last_axes
+    )
+    fires = kernel == 1 and whole and any(steps[axis] > 1 for axis in last_axes)
+    model = b.model([("x", "float32", ("N", 4, *size))], [("y", "float32", ("N", 4, "H", "W"))])
+    assert len(examine_exact("subsample_to_stride", model)) == int(fires)

@@ -13,11 +13,13 @@ take longer).
 ONNX Runtime does nothing of it; measured 1.7 at scale 2.
 """
 
-import math
-
 import numpy as np
 
-from edgeopt.transforms.rules.conditions import require_pointwise
+from edgeopt.transforms.rules.conditions import (
+    require_average,
+    require_growth,
+    require_pointwise,
+)
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
 from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
@@ -52,11 +54,10 @@ def _(
     resize: Node,
 ) -> None:
     require_pointwise(conv, w)
-    require(resize.mode in ("nearest", "linear"), "it does not average pixels")
-    outside = resize.coordinate_transformation_mode == "tf_crop_and_resize"
+    require_average(resize)
     plain = resize.attrs.get("keep_aspect_ratio_policy", "stretch") == "stretch"
     plain = plain and "axes" not in resize.attrs
-    require(not outside and plain, "it crops, names axes or keeps an aspect ratio")
+    require(plain, "it names axes or keeps an aspect ratio")
     # The name of a free batch does not survive shape inference of Resize.
     batch = x.size(0) == sizes.array()[0] if sizes else bool(scales and scales.array()[0] == 1)
     require(batch and planes.size(1) == x.size(1), "batch or channels are resized too")
@@ -64,10 +65,7 @@ def _(
 
 @conv_first.worth
 def _(x: Tensor, planes: Tensor, w: Const) -> None:
-    before, after = (
-        math.prod(each.size(axis) for axis in range(2, each.rank)) for each in (planes, x)
-    )
-    require(after < before, "the planes do not grow")
+    require_growth(x, planes)
     require(w.shape[0] <= _MOST_GROWTH * w.shape[1], "it makes more channels than it reads")
 
 

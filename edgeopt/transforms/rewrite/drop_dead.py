@@ -3,6 +3,7 @@
     Identity(x) = x        Dropout(x) = x in inference     Cast(x to its own type) = x
     Transpose(x, 0..n) = x Pad(x by zeros only) = x        Slice(x, everything) = x
     Reshape(x to its own shape) = x                        Expand, Tile (x to its own shape) = x
+    LeakyRelu(x, alpha = 1) = x                            PRelu(x, 1) = x
     a node without users = nothing
 
 Each only where the model proves it: the types, shapes and constants that are needed must be known
@@ -15,7 +16,7 @@ subgraphs, and on unused random nodes, which may share a generator. ONNX Runtime
 nodes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,10 +123,26 @@ def _reaches(source: ir.Value, axis: int, end: int) -> bool:
 def _expand(node: ir.Node, source: ir.Value) -> bool:
     """The target widens nothing: each of its entries is 1 or the size that is there."""
     target = array_of(input_of(node, 1))
-    if target is None or source.shape is None or len(target) > len(source.shape):
+    return target is not None and _covers(source, target.tolist())
+
+
+def _covers(source: ir.Value, sizes: Sequence[int]) -> bool:
+    """Whether every one of these sizes, counted from the last axis, is 1 or that of a value."""
+    if source.shape is None or len(sizes) > len(source.shape):
         return False
-    sizes = list(source.shape)[len(source.shape) - len(target) :]
-    return all(t in (1, had) for t, had in zip(target.tolist(), sizes, strict=True))
+    own = list(source.shape)[len(source.shape) - len(sizes) :]
+    return all(size in (1, had) for size, had in zip(sizes, own, strict=True))
+
+
+def _leaky(node: ir.Node, source: ir.Value) -> bool:
+    del source
+    alpha = node.attributes.get("alpha")
+    return alpha is not None and alpha.as_float() == 1.0
+
+
+def _prelu(node: ir.Node, source: ir.Value) -> bool:
+    slope = array_of(input_of(node, 1))
+    return slope is not None and _all(slope, 1) and _covers(source, slope.shape)
 
 
 def _tile(node: ir.Node, source: ir.Value) -> bool:
@@ -163,6 +180,8 @@ _PROOFS: dict[str, Callable[[ir.Node, ir.Value], bool]] = {
     "Reshape": _reshape,
     "Expand": _expand,
     "Tile": _tile,
+    "LeakyRelu": _leaky,
+    "PRelu": _prelu,
 }
 
 

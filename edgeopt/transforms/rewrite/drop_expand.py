@@ -15,35 +15,23 @@ from edgeopt.transforms.rules.terms import Call, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 expand = Rule("drop_expand", opset=8, shared="something else reads the repeated value")
-_BROADCASTING = ("Add", "Mul", "Sub", "Div")
 
 
-def _as_wide(op: Ops, x: Tensor, y: Tensor) -> Call:
-    """Repeated to the shape of the other operand."""
+def _operator(op: Ops, wide: Call, y: Tensor) -> Term:
+    any_of = op.one_of("Add", "Mul", "Sub", "Div")
+    return any_of(wide, y, _as="operator", _value="made", _either_way=True)
+
+
+@expand.pattern
+def _(op: Ops, x: Tensor, y: Tensor) -> Term:
     shape = op.Shape(y, _as="asked", _shared=True)
-    return op.Expand(x, shape, _as="repeat", _missing="no Expand")
-
-
-@expand.pattern
-def _(op: Ops, x: Tensor, y: Tensor) -> Term:
-    return op.one_of(*_BROADCASTING)(_as_wide(op, x, y), y, _as="operator")
-
-
-@expand.pattern
-def _(op: Ops, x: Tensor, y: Tensor) -> Term:
-    return op.one_of("Sub", "Div")(y, _as_wide(op, x, y), _as="swapped")
+    return _operator(op, op.Expand(x, shape, _as="repeat", _missing="no Expand"), y)
 
 
 @expand.pattern
 def _(op: Ops, x: Tensor, s: Tensor, y: Tensor) -> Term:
-    wide = op.one_of("Expand", "Tile")(x, s, _as="repeat", _value="wide", _missing="no Expand")
-    return op.one_of(*_BROADCASTING)(wide, y, _as="operator", _value="made")
-
-
-@expand.pattern
-def _(op: Ops, x: Tensor, s: Tensor, y: Tensor) -> Term:
-    wide = op.one_of("Expand", "Tile")(x, s, _as="repeat", _value="wide", _missing="no Expand")
-    return op.one_of("Sub", "Div")(y, wide, _as="swapped", _value="made")
+    repeat = op.one_of("Expand", "Tile")
+    return _operator(op, repeat(x, s, _as="repeat", _value="wide", _missing="no Expand"), y)
 
 
 @expand.sound
@@ -51,9 +39,9 @@ def _(
     x: Tensor,
     y: Tensor,
     repeat: Node,
+    made: Tensor,
     s: Tensor | None = None,
     wide: Tensor | None = None,
-    made: Tensor | None = None,
     asked: Node | None = None,
 ) -> None:
     if asked is not None:
@@ -61,7 +49,6 @@ def _(
         return
     assert s is not None, "the pattern has it"
     assert wide is not None, "the pattern has it"
-    assert made is not None, "the pattern has it"
     if s.known.load is not None:
         numbers = [int(number) for number in s.known.load().reshape(-1)]
         _require_taken_over(x, y, numbers, repeat.op_type == "Tile")
@@ -87,12 +74,7 @@ def _require_taken_over(x: Tensor, y: Tensor, numbers: list[int], tiles: bool) -
 
 
 @expand.replace_with
-def _(
-    op: Ops, x: Tensor, y: Tensor, operator: Node | None = None, swapped: Node | None = None
-) -> Term:
-    if swapped is not None:
-        return op.like(swapped)(y, x)
-    assert operator is not None, "one of the patterns fits"
+def _(op: Ops, x: Tensor, y: Tensor, operator: Node) -> Term:
     return op.like(operator)(x, y)
 
 

@@ -11,6 +11,7 @@ where something else reads the enlarged planes.
 ONNX Runtime does nothing of it.
 """
 
+from edgeopt.transforms.rules.conditions import require_average
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
 from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
@@ -19,12 +20,6 @@ from edgeopt.transforms.rules.transform import RuleTransform
 drop = Rule("drop_resize", opset=11, shared="something else reads the enlarged planes")
 
 
-def _enlarged(
-    op: Ops, g: Tensor, roi: Const | None, scales: Const | None, sizes: Const | None
-) -> Term:
-    return op.Resize(g, roi, scales, sizes, _as="resize", _value="planes", _missing="no Resize")
-
-
 @drop.pattern
 def _(
     op: Ops,
@@ -34,27 +29,13 @@ def _(
     scales: Const | None = None,
     sizes: Const | None = None,
 ) -> Term:
-    wide = _enlarged(op, g, roi, scales, sizes)
-    return op.one_of("Add", "Mul", "Sub", "Div")(wide, y, _as="operator")
-
-
-@drop.pattern
-def _(
-    op: Ops,
-    g: Tensor,
-    y: Tensor,
-    roi: Const | None = None,
-    scales: Const | None = None,
-    sizes: Const | None = None,
-) -> Term:
-    return op.one_of("Sub", "Div")(y, _enlarged(op, g, roi, scales, sizes), _as="swapped")
+    wide = op.Resize(g, roi, scales, sizes, _as="resize", _value="planes", _missing="no Resize")
+    return op.one_of("Add", "Mul", "Sub", "Div")(wide, y, _as="operator", _either_way=True)
 
 
 @drop.sound
 def _(g: Tensor, y: Tensor, planes: Tensor, resize: Node) -> None:
-    require(resize.mode in ("nearest", "linear"), "it does not average pixels")
-    outside = resize.coordinate_transformation_mode == "tf_crop_and_resize"
-    require(not outside, "positions outside have a value of their own")
+    require_average(resize)
     require(g.rank > 2 and y.rank == g.rank, "the operands have other axes")
     require(all(size == 1 for size in g.shape[2:]), "it has more than one pixel")
     require(planes.size(1) == g.size(1), "channels are resized too")
@@ -63,12 +44,7 @@ def _(g: Tensor, y: Tensor, planes: Tensor, resize: Node) -> None:
 
 
 @drop.replace_with
-def _(
-    op: Ops, g: Tensor, y: Tensor, operator: Node | None = None, swapped: Node | None = None
-) -> Term:
-    if swapped is not None:
-        return op.like(swapped)(y, g)
-    assert operator is not None, "one of the two patterns fits"
+def _(op: Ops, g: Tensor, y: Tensor, operator: Node) -> Term:
     return op.like(operator)(g, y)
 
 

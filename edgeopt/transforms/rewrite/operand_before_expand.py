@@ -21,13 +21,8 @@ first = Rule("operand_before_expand", opset=8, shared="something else reads the 
 @first.pattern
 def _(op: Ops, x: Tensor, s: Tensor, g: Tensor) -> Term:
     wide = op.Expand(x, s, _value="wide", _missing="no Expand")
-    return op.one_of("Add", "Mul", "Sub", "Div")(wide, g, _as="applied", _value="made")
-
-
-@first.pattern
-def _(op: Ops, x: Tensor, s: Tensor, g: Tensor) -> Term:
-    wide = op.Expand(x, s, _value="wide", _missing="no Expand")
-    return op.one_of("Sub", "Div")(g, wide, _as="swapped", _value="made")
+    operator = op.one_of("Add", "Mul", "Sub", "Div")
+    return operator(wide, g, _as="applied", _value="made", _either_way=True)
 
 
 @first.sound
@@ -49,17 +44,7 @@ def _aligned(value: Tensor, rank: int) -> tuple[object, ...]:
 
 
 @first.replace_with
-def _(
-    op: Ops,
-    x: Tensor,
-    s: Tensor,
-    g: Tensor,
-    applied: Node | None = None,
-    swapped: Node | None = None,
-) -> Term:
-    if swapped is not None:
-        return op.Expand(op.like(swapped)(g, x, _name="applied"), s, _name="expanded")
-    assert applied is not None, "one of the two patterns fits"
+def _(op: Ops, x: Tensor, s: Tensor, g: Tensor, applied: Node) -> Term:
     return op.Expand(op.like(applied)(x, g, _name="applied"), s, _name="expanded")
 
 

@@ -5,22 +5,23 @@
     Conv1x1(x[:, :, ::s, ::s], W, b)         =  Conv1x1(x, W, b, stride s)
 
 A pooling over one pixel takes every s-th, as the last level of a feature pyramid does. What is
-not taken is then neither computed nor copied.
+not taken is then neither computed nor copied. A stride that the convolution has is multiplied: of
+slices one behind the other each takes its turn.
 
-It must not fire with a larger kernel, padding or groups of the convolution, with a stride of its
-own, where slices do not start at 0, end early or run along other axes, or where something else
-reads what is between.
+It must not fire with a larger kernel or padding of the convolution, where slices do not start at 0,
+end early or run along other axes, or where something else reads what is between.
 ONNX Runtime does nothing of it; measured 1.4.
 """
 
-from edgeopt.transforms.rules.conditions import require_pointwise
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
 from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
 from edgeopt.transforms.rules.transform import RuleTransform
 
 _FAR = 2**31 - 1
-subsample = Rule("subsample_to_stride", opset=10, shared="something else reads what is between")
+subsample = Rule(
+    "subsample_to_stride", opset=10, version=2, shared="something else reads what is between"
+)
 
 
 @subsample.pattern
@@ -42,25 +43,6 @@ def _(
     ends: Const,
     axes: Const,
     steps: Const,
-    starts2: Const,
-    ends2: Const,
-    axes2: Const,
-    steps2: Const,
-    b: Const | None = None,
-) -> Term:
-    rows = op.Slice(x, starts2, ends2, axes2, steps2)
-    return op.Conv(op.Slice(rows, starts, ends, axes, steps), w, b, _as="conv")
-
-
-@subsample.pattern
-def _(
-    op: Ops,
-    x: Tensor,
-    w: Const,
-    starts: Const,
-    ends: Const,
-    axes: Const,
-    steps: Const,
     b: Const | None = None,
 ) -> Term:
     return op.Conv(op.Slice(x, starts, ends, axes, steps), w, b, _as="conv")
@@ -68,7 +50,8 @@ def _(
 
 @subsample.sound
 def _(conv: Node, w: Const, pool: Node | None = None) -> None:
-    require_pointwise(conv, w)
+    require(all(size == 1 for size in w.shape[2:]), "the kernel is larger than 1")
+    require(not any(conv.pads), "there is padding")
     if pool is not None:
         require(all(size == 1 for size in pool.kernel_shape), "it pools several pixels")
         plain = not any(pool.pads) and not pool.attrs.get("ceil_mode", 0)
@@ -82,28 +65,9 @@ def _(
     ends: Const | None = None,
     axes: Const | None = None,
     steps: Const | None = None,
-    starts2: Const | None = None,
-    ends2: Const | None = None,
-    axes2: Const | None = None,
-    steps2: Const | None = None,
 ) -> None:
-    if starts is not None and ends is not None and axes is not None and steps is not None:
-        _require_every(x, starts, ends, axes, steps)
-    if starts2 is not None and ends2 is not None and axes2 is not None and steps2 is not None:
-        _require_every(x, starts2, ends2, axes2, steps2)
-        assert axes is not None, "the pattern has both"
-        apart = not {int(a) % x.rank for a in axes.array().reshape(-1)} & {
-            int(a) % x.rank for a in axes2.array().reshape(-1)
-        }
-        require(apart, "both slices run along one axis")
-
-
-def _require_every(x: Tensor, starts: Const, ends: Const, axes: Const, steps: Const) -> None:
-    """Ask that a Slice takes every so many positions of spatial axes, from the first to the last.
-
-    Raises:
-        Refused: It leaves out others, or cuts batch or channels.
-    """
+    if starts is None or ends is None or axes is None or steps is None:
+        return
     require(not starts.array().any(), "a slice does not start at 0")
     numbers = (each.array().reshape(-1) for each in (axes, ends, steps))
     for axis, end, step in zip(*numbers, strict=True):
@@ -117,15 +81,10 @@ def _require_every(x: Tensor, starts: Const, ends: Const, axes: Const, steps: Co
 
 @subsample.worth
 def _(
-    w: Const,
-    pool: Node | None = None,
-    axes: Const | None = None,
-    steps: Const | None = None,
-    axes2: Const | None = None,
-    steps2: Const | None = None,
+    w: Const, pool: Node | None = None, axes: Const | None = None, steps: Const | None = None
 ) -> None:
-    strides = _strides(w.rank, pool, (axes, steps), (axes2, steps2))
-    require(any(step > 1 for step in strides), "nothing is left out")
+    left_out = _steps(w.rank, pool, axes, steps)
+    require(any(step > 1 for step in left_out), "nothing is left out")
 
 
 @subsample.replace_with
@@ -134,30 +93,27 @@ def _(
     x: Tensor,
     w: Const,
     conv: Node,
-    b: Const | None = None,
+    b: Const | None,
     pool: Node | None = None,
     axes: Const | None = None,
     steps: Const | None = None,
-    axes2: Const | None = None,
-    steps2: Const | None = None,
 ) -> Term:
-    strides = _strides(w.rank, pool, (axes, steps), (axes2, steps2))
+    pairs = zip(conv.strides, _steps(w.rank, pool, axes, steps), strict=True)
+    strides = [own * step for own, step in pairs]
     return op.like(conv)(x, w, b, auto_pad="NOTSET", strides=strides)
 
 
-def _strides(
-    rank: int, pool: Node | None, *slices: tuple[Const | None, Const | None]
+def _steps(
+    rank: int, pool: Node | None, axes: Const | None, steps: Const | None
 ) -> tuple[int, ...]:
     """One number a spatial axis."""
     if pool is not None:
         return tuple(pool.strides)
-    found = [1] * (rank - 2)
-    for axes, steps in slices:
-        if axes is None or steps is None:
-            continue
-        for axis, step in zip(axes.array().reshape(-1), steps.array().reshape(-1), strict=True):
-            found[int(axis) % rank - 2] *= int(step)
-    return tuple(found)
+    assert axes is not None, "the pattern has it"
+    assert steps is not None, "the pattern has it"
+    places = (int(axis) % rank for axis in axes.array().reshape(-1))
+    found = dict(zip(places, steps.array().reshape(-1), strict=True))
+    return tuple(int(found.get(axis, 1)) for axis in range(2, rank))
 
 
 PLUGIN = RuleTransform(subsample)

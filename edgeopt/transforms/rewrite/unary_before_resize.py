@@ -12,6 +12,7 @@ ONNX Runtime does nothing of it.
 
 import math
 
+from edgeopt.transforms.rules.conditions import require_inside
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
 from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term
@@ -36,8 +37,7 @@ def _(
 @unary_first.sound
 def _(resize: Node) -> None:
     require(resize.mode == "nearest", "it does not copy pixels")
-    outside = resize.coordinate_transformation_mode == "tf_crop_and_resize"
-    require(not outside, "positions outside have a value of their own")
+    require_inside(resize)
 
 
 @unary_first.worth

@@ -22,34 +22,18 @@ _EPSILON = 1e-12
 def _(
     op: Ops, x: Tensor, s: Tensor, g: Tensor, b: Tensor | None = None, c: Tensor | None = None
 ) -> tuple[Term, ...]:
-    made = op.contrib("SkipLayerNormalization")(x, s, g, b, c, _as="pair").outs(4)
+    fused = op.contrib("SkipLayerNormalization")(x, s, g, b, c, _as="fused")
+    made = fused.outs(4, least=1)
     return made[0], made[3]
-
-
-@unfuse.pattern
-def _(
-    op: Ops, x: Tensor, s: Tensor, g: Tensor, b: Tensor | None = None, c: Tensor | None = None
-) -> Term:
-    return op.contrib("SkipLayerNormalization")(x, s, g, b, c, _as="fused")
 
 
 @unfuse.replace_with
 def _(
-    op: Ops,
-    x: Tensor,
-    s: Tensor,
-    g: Tensor,
-    b: Tensor | None,
-    c: Tensor | None,
-    fused: Node | None = None,
-    pair: Node | None = None,
-) -> Term | tuple[Term, ...]:
-    node = fused or pair
-    assert node is not None, "one of the two patterns fits"
+    op: Ops, x: Tensor, s: Tensor, g: Tensor, b: Tensor | None, c: Tensor | None, fused: Node
+) -> tuple[Term, ...]:
     added = op.Add(x if c is None else op.Add(x, c, _name="biased"), s, _name="sum")
-    epsilon = number_of(node, "epsilon", _EPSILON)
-    made = op.LayerNormalization(added, g, b, axis=-1, epsilon=epsilon)
-    return made if pair is None else (made, added)
+    epsilon = number_of(fused, "epsilon", _EPSILON)
+    return op.LayerNormalization(added, g, b, axis=-1, epsilon=epsilon), added
 
 
 PLUGIN = RuleTransform(unfuse)

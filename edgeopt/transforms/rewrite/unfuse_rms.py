@@ -19,32 +19,17 @@ _EPSILON = 1e-12
 
 @unfuse.pattern
 def _(op: Ops, x: Tensor, s: Tensor, g: Tensor, c: Tensor | None = None) -> tuple[Term, ...]:
-    made = op.contrib("SkipSimplifiedLayerNormalization")(x, s, g, c, _as="pair").outs(4)
+    fused = op.contrib("SkipSimplifiedLayerNormalization")(x, s, g, c, _as="fused")
+    made = fused.outs(4, least=1)
     return made[0], made[3]
 
 
-@unfuse.pattern
-def _(op: Ops, x: Tensor, s: Tensor, g: Tensor, c: Tensor | None = None) -> Term:
-    return op.contrib("SkipSimplifiedLayerNormalization")(x, s, g, c, _as="fused")
-
-
 @unfuse.replace_with
-def _(
-    op: Ops,
-    x: Tensor,
-    s: Tensor,
-    g: Tensor,
-    c: Tensor | None,
-    fused: Node | None = None,
-    pair: Node | None = None,
-) -> Term | tuple[Term, ...]:
-    node = fused or pair
-    assert node is not None, "one of the two patterns fits"
+def _(op: Ops, x: Tensor, s: Tensor, g: Tensor, c: Tensor | None, fused: Node) -> tuple[Term, ...]:
     added = op.Add(x if c is None else op.Add(x, c, _name="biased"), s, _name="sum")
     mean = op.ReduceMean(added**2.0, op.i64(-1), keepdims=1)
-    root = op.Sqrt(op.Add(mean, number_of(node, "epsilon", _EPSILON), _name="floor"))
-    made = op.Mul(op.Div(added, root), g, _name="norm")
-    return made if pair is None else (made, added)
+    root = op.Sqrt(op.Add(mean, number_of(fused, "epsilon", _EPSILON), _name="floor"))
+    return op.Mul(op.Div(added, root), g, _name="norm"), added
 
 
 PLUGIN = RuleTransform(unfuse)

@@ -25,6 +25,38 @@ def require_pointwise(conv: Node, weight: Const) -> None:
     require(conv.group == 1, "it has groups")
 
 
+def require_inside(resize: Node) -> None:
+    """Ask that every pixel that a Resize makes comes from pixels that are there.
+
+    Raises:
+        Refused: It may crop, and then positions outside have a value of their own.
+    """
+    outside = resize.coordinate_transformation_mode == "tf_crop_and_resize"
+    require(not outside, "positions outside have a value of their own")
+
+
+def require_average(resize: Node) -> None:
+    """Ask that every pixel that a Resize makes is a mean of pixels, the same for all channels.
+
+    Raises:
+        Refused: It is not.
+    """
+    require(resize.mode in ("nearest", "linear"), "it does not average pixels")
+    require_inside(resize)
+
+
+def require_growth(small: Tensor, large: Tensor) -> None:
+    """Ask that planes have more pixels behind a Resize than before it.
+
+    Raises:
+        Refused: They have not, or a size is free.
+    """
+    before, after = (
+        math.prod(each.size(axis) for axis in range(2, each.rank)) for each in (small, large)
+    )
+    require(before < after, "the planes do not grow")
+
+
 def require_kernel_for(value: Tensor) -> None:
     """Ask for a precision that activations have kernels for.
 
@@ -35,6 +67,17 @@ def require_kernel_for(value: Tensor) -> None:
 
 
 _TYPES = {"float64": "DOUBLE"}
+
+
+def require_not_wider(operand: Const, value: Tensor, reason: str) -> None:
+    """Ask that an operand beside a value leaves its shape as it is.
+
+    Raises:
+        Refused: It has more axes, or more than one element where the value has one.
+    """
+    pairs = zip(operand.shape[::-1], value.shape[::-1], strict=False)
+    fits = operand.rank <= value.rank and all(one in (1, other) for one, other in pairs)
+    require(fits, reason)
 
 
 def integers_of(node: Node, name: str, given: Const | None) -> tuple[int, ...]:

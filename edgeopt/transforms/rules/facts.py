@@ -54,8 +54,14 @@ def bound(variable: Tensor, value: ir.Value) -> Tensor:
     return kind(variable.name, optional=variable.optional, facts=facts)
 
 
-def node_of(node: ir.Node, version: int) -> Node:
-    """A node's attributes, with what its operator's schema says about those left out."""
+def node_of(node: ir.Node, version: int, *, swapped: bool = False) -> Node:
+    """A node's attributes, with what its operator's schema says about those left out.
+
+    Args:
+        node: The node.
+        version: Of the default operator set.
+        swapped: Whether its operands stand the other way round than in the pattern.
+    """
     written = attributes_of(node)
 
     def default(name: str) -> Any:
@@ -65,7 +71,7 @@ def node_of(node: ir.Node, version: int) -> Node:
         found = known[name]
         return _implied(node, name) if found is None else found
 
-    return Node(node.op_type, written, default, domain=node.domain, key=node)
+    return Node(node.op_type, written, default, domain=node.domain, key=node, swapped=swapped)
 
 
 def attributes_of(node: ir.Node) -> dict[str, Attribute]:

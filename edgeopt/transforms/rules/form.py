@@ -11,10 +11,11 @@
     @compose.replace_with           the other side
 
 Parameters are handed in by name. Their annotation says what they are: `Tensor` any value, `Const`
-a constant, `Const | None = None` an input that may be left out, `Node` a node of the pattern by
-its `_as`, `tuple[Const, ...]` one for each branch of a variadic pattern, `int` the number of
-branches, `Ops` the operators; in `sound`, `worth` and `replace_with` also the rule's parameters
-by their names, and in `worth` `readers: frozenset[str]`, the operators that read the result.
+a constant, `Computed` none, `Const | None = None` an input that may be left out, `Node` a node of
+the pattern by its `_as`, `tuple[Const, ...]` one for each branch of a variadic pattern, `int` the
+number of branches, `Ops` the operators; in `sound`, `worth` and `replace_with` also the rule's
+parameters by their names, and in `worth` `readers: frozenset[str]`, the operators that read the
+result.
 
 Whatever `sound` and `worth` ask for with `require` is the reason that people read where it does
 not hold. That nobody else reads what a replacement makes away with is no condition to write: the
@@ -24,18 +25,29 @@ rewriter derives it.
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from edgeopt.core.action import Parameter
-from edgeopt.transforms.rules.terms import Call, Const, Either, Node, Ops, Out, Tensor, Term
+from edgeopt.transforms.rules.terms import (
+    Call,
+    Computed,
+    Const,
+    Either,
+    Node,
+    Ops,
+    Out,
+    Tensor,
+    Term,
+)
 
 Result = Term | tuple[Term, ...]
 Make = TypeVar("Make", bound=Callable[..., Result])
 Check = TypeVar("Check", bound=Callable[..., None])
 Binding = Tensor | Node | int | float | str | bool | frozenset[str] | None
 OPS = Ops()
-_KINDS: Mapping[Any, type] = {kind: kind for kind in (Tensor, Const, Node, Ops)}
+_KINDS: Mapping[Any, type] = {kind: kind for kind in (Tensor, Const, Computed, Node, Ops)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +56,7 @@ class Slot:
 
     Args:
         name: Of the parameter.
-        kind: `Tensor`, `Const`, `Node`, `Ops`, or `object` for plain values.
+        kind: `Tensor`, `Const`, `Computed`, `Node`, `Ops`, or `object` for plain values.
         optional: Whether it may be None.
         many: Whether it is a tuple, one for each branch.
     """
@@ -135,6 +147,23 @@ class Rule:
         self._sound: list[Function] = []
         self._worth: list[Function] = []
         self._replace: Function | None = None
+        self._kinds: dict[str, type[Tensor]] = {}
+
+    def narrowed(self, name: str, **kinds: type[Tensor]) -> "Rule":
+        """The same rule where some of its values are constants, or none: `g=Const`, `g=Computed`.
+
+        So what is one equation, but done at different times, is written once.
+
+        Args:
+            name: Of the plug-in that it is.
+            kinds: By name of a `Tensor` of the patterns: what it is here.
+        """
+        found = copy(self)
+        found.name, found._kinds, found._traced = name, {**self._kinds, **kinds}, {}
+        found._patterns, found._sound, found._worth = (
+            [*each] for each in (self._patterns, self._sound, self._worth)
+        )
+        return found
 
     def pattern(self, function: Make) -> Make:
         """The left side; further ones are other spellings, tried in order."""
@@ -164,7 +193,7 @@ class Rule:
     def patterns(self, arity: int = 0) -> tuple[Pattern, ...]:
         """The traced patterns, for one number of branches."""
         if arity not in self._traced:
-            self._traced[arity] = tuple(_trace(each, arity) for each in self._patterns)
+            self._traced[arity] = tuple(_trace(each, arity, self._kinds) for each in self._patterns)
         return self._traced[arity]
 
     def check_sound(self, bindings: Mapping[str, Binding], arity: int = 0) -> None:
@@ -233,14 +262,15 @@ def _value(slot: Slot, bindings: Mapping[str, Binding], arity: int) -> Any:
     return bindings.get(slot.name)
 
 
-def _trace(function: Function, arity: int) -> Pattern:
+def _trace(function: Function, arity: int, kinds: Mapping[str, type[Tensor]]) -> Pattern:
     """Call a pattern's function with unbound variables."""
     bindings: dict[str, Binding] = {}
     for slot in function.slots:
         names = [f"{slot.name}{i}" for i in range(arity)] if slot.many else [slot.name]
         for name in names:
             if issubclass(slot.kind, Tensor):
-                bindings[name] = slot.kind(name, optional=slot.optional)
+                kind = kinds.get(slot.name, slot.kind)
+                bindings[name] = kind(name, optional=slot.optional)
     terms = _terms(function(bindings, arity))
     roots = tuple(each if isinstance(each, Out) else _first(each) for each in terms)
     makers = tuple(_makers(each) for each in roots[0].call.inputs)

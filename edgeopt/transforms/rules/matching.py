@@ -18,7 +18,17 @@ from edgeopt.graph.editor import array_of
 from edgeopt.transforms.rules.facts import attributes_of, bound, default_of, is_constant, node_of
 from edgeopt.transforms.rules.form import Binding, Pattern, Rule
 from edgeopt.transforms.rules.sizes import Refused
-from edgeopt.transforms.rules.terms import Call, Const, Either, Fixed, Literal, Out, Tensor, Term
+from edgeopt.transforms.rules.terms import (
+    Call,
+    Computed,
+    Const,
+    Either,
+    Fixed,
+    Literal,
+    Out,
+    Tensor,
+    Term,
+)
 
 COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "And", "Or", "Xor", "Equal"})
 ELEMENTWISE = frozenset({"Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu"})
@@ -39,7 +49,8 @@ class Match:
         pattern: The spelling that fits.
         bindings: Parameters of the rule's functions, by name.
         nodes: The node of each operator of the pattern.
-        roots: The values that the replacement takes the place of.
+        roots: The values that the replacement takes the place of: of the pattern's roots those that
+            the nodes have.
         values: Parameters of the action.
     """
 
@@ -54,6 +65,12 @@ class Match:
     def root(self) -> ir.Node:
         """The node that the site is named after."""
         return self.nodes[self.pattern.root]
+
+    @property
+    def has(self) -> tuple[bool, ...]:
+        """For each root of the pattern, whether the node has that output."""
+        roots = self.pattern.roots
+        return tuple(root.index < len(self.nodes[root.call].outputs) for root in roots)
 
     @property
     def site(self) -> str:
@@ -93,7 +110,8 @@ def _may_fit(pattern: Pattern, node: ir.Node) -> bool:
     made = [None if v is None else v.producer() for v in node.inputs]
     types = ["" if each is None else each.op_type for each in made]
     makers = pattern.makers
-    if node.op_type in COMMUTATIVE and len(types) == len(makers) == 2:
+    either_way = node.op_type in COMMUTATIVE or pattern.root.either_way
+    if either_way and len(types) == len(makers) == 2:
         return _made_by(types, makers) or _made_by(types[::-1], makers)
     return len(types) >= sum(map(bool, makers)) and _made_by(types, makers)
 
@@ -124,6 +142,7 @@ class Search:
         self._values: dict[Tensor, ir.Value | None] = {}
         self._nodes: dict[Call, ir.Node] = {}
         self._trail: list[Tensor | Call] = []
+        self._swapped: dict[Call, bool] = {}
 
     def found(self) -> Iterator[Match]:
         """Matches, best spelling first; afterwards `reason` says why there are no more."""
@@ -187,16 +206,18 @@ class Search:
                 continue
             call, index = (want, 0) if isinstance(want, Call) else (want.call, want.index)
             if call in self._nodes:
-                if value is None or value is not self._nodes[call].outputs[index]:
+                if value is None or value not in self._nodes[call].outputs[index : index + 1]:
                     return
                 continue
             orders = self._enter(call, value, index)
             for order in orders[:-1]:
                 mark = len(self._trail)
+                self._swapped[call] = False
                 yield from self._solve(_push(call, order, todo), pattern)
                 self._back(mark)
             if not orders:
                 return
+            self._swapped[call] = len(orders) > 1
             todo = _push(call, orders[-1], todo)
         yield from self._siblings(pattern)
 
@@ -214,7 +235,7 @@ class Search:
             return self._miss(f"{node.name!r} lies in another graph", node)
         if len(node.outputs) <= index or node.outputs[index] is not value:
             return self._miss(f"it is another output of {node.op_type}", node)
-        if call.outputs > 1 and len(node.outputs) != call.outputs:
+        if call.outputs > 1 and not call.least <= len(node.outputs) <= call.outputs:
             return self._miss(f"{node.op_type} has not {call.outputs} outputs", node)
         wrong = self._other_attribute(call, node)
         if wrong:
@@ -227,7 +248,8 @@ class Search:
         inputs = (inputs + (None,) * len(call.inputs))[: len(call.inputs)]
         self._nodes[call] = node
         self._trail.append(call)
-        swaps = len(inputs) == 2 and node.op_type in COMMUTATIVE and inputs[0] is not inputs[1]
+        either_way = node.op_type in COMMUTATIVE or call.either_way
+        swaps = len(inputs) == 2 and either_way and inputs[0] is not inputs[1]
         return (inputs, inputs[::-1]) if swaps else (inputs,)
 
     def _other_attribute(self, call: Call, node: ir.Node) -> str:
@@ -258,6 +280,8 @@ class Search:
             return bool(self._miss(f"the input {want.name} is left out"))
         if value is not None and isinstance(want, Const) and not is_constant(value):
             return bool(self._miss(self._no_constant(want, value)))
+        if value is not None and isinstance(want, Computed) and is_constant(value):
+            return bool(self._miss(f"{value.name!r} is a constant"))
         self._values[want] = value
         self._trail.append(want)
         return True
@@ -329,7 +353,11 @@ class Search:
     # --- conditions
 
     def _checked(self, pattern: Pattern, values: Mapping[str, Parameter]) -> Match | None:
-        roots = tuple(self._nodes[root.call].outputs[root.index] for root in pattern.roots)
+        roots = tuple(
+            output
+            for root in pattern.roots
+            for output in self._nodes[root.call].outputs[root.index : root.index + 1]
+        )
         try:
             self._check_readers(roots)
             bindings = self._bindings(roots, values)
@@ -367,7 +395,8 @@ class Search:
             found[variable.name] = None if value is None else bound(variable, value)
         for call, node in self._nodes.items():
             if call.alias:
-                found[call.alias] = node_of(node, self._version)
+                swapped = call.either_way and self._swapped[call]
+                found[call.alias] = node_of(node, self._version, swapped=swapped)
             if call.value:
                 found[call.value] = bound(Tensor(call.value), node.outputs[0])
         found["readers"] = frozenset(u.op_type for root in roots for u, _ in root.uses())

@@ -9,14 +9,13 @@ constant, its array. Who binds them (`Facts`) stays out of sight, so that one ru
 engine.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from edgeopt.transforms.rules.nodes import Attribute, Node
 from edgeopt.transforms.rules.sizes import Array, Facts, Refused, Size, require
 
-Attribute = int | float | str | Sequence[int] | Sequence[float] | Sequence[str]
 FLOATS: frozenset[str] = frozenset({"float32", "float16", "float64"})
 
 
@@ -212,6 +211,12 @@ class Const(Tensor):
         return float(found.reshape(-1)[0])
 
 
+class Computed(Tensor):
+    """A variable that no constant fits."""
+
+    __slots__ = ()
+
+
 class Call(Term):
     """An operator applied to terms.
 
@@ -221,11 +226,13 @@ class Call(Term):
         attributes: By name; in a pattern those that are asked for.
         domain: Of the operator set.
         outputs: How many it has.
+        least: How many of these it has at least; the others may be left out.
         alias: The parameter through which a rule sees the node's attributes.
         value: The parameter through which it sees the node's (first) result.
         name: What the new value is called, behind the site and the rule.
         missing: What is said where another node stands.
         shared: Whether others may read the value too; it then stays.
+        either_way: Whether its two operands may stand either way round, also where that matters.
         origin: The node that it takes the place of, with its name and attributes.
     """
 
@@ -233,7 +240,9 @@ class Call(Term):
         "alias",
         "attributes",
         "domain",
+        "either_way",
         "inputs",
+        "least",
         "missing",
         "name",
         "op_types",
@@ -256,23 +265,32 @@ class Call(Term):
         name: str = "",
         missing: str = "",
         shared: bool = False,
-        origin: "Node | None" = None,
+        either_way: bool = False,
+        origin: Node | None = None,
     ) -> None:
         self.op_types = (op_types,) if isinstance(op_types, str) else op_types
         self.inputs = tuple(inputs)
         self.attributes = dict(attributes or {})
         self.domain = domain
         self.outputs = outputs
+        self.least = outputs
         self.alias = alias
         self.value = value
         self.name = name
         self.missing = missing
         self.shared = shared
+        self.either_way = either_way
         self.origin = origin
 
-    def outs(self, count: int) -> tuple["Out", ...]:
-        """The outputs of an operator that has several: `a, b = op.Split(x, sizes).outs(2)`."""
-        self.outputs = count
+    def outs(self, count: int, *, least: int = 0) -> tuple["Out", ...]:
+        """The outputs of an operator that has several: `a, b = op.Split(x, sizes).outs(2)`.
+
+        Args:
+            count: How many.
+            least: How many are always there; all where it is left out. A root that the node
+                does not have is not replaced.
+        """
+        self.outputs, self.least = count, least or count
         return tuple(Out(self, index) for index in range(count))
 
 
@@ -304,43 +322,6 @@ class Either(Term):
         self.options = tuple(options)
 
 
-class Node:
-    """The attributes of a matched node; those left out say what the operator's schema says.
-
-    `conv.group`, `pool.kernel_shape`, ... ; `conv.attrs` are those written out.
-
-    Args:
-        op_type: Operator.
-        attributes: Those that are written out, as Python values.
-        defaults: The others, by name.
-        domain: Of the operator set.
-        key: The engine's own name for the node.
-    """
-
-    __slots__ = ("_defaults", "attrs", "domain", "key", "op_type")
-
-    def __init__(
-        self,
-        op_type: str,
-        attributes: Mapping[str, Attribute],
-        defaults: Callable[[str], Any],
-        *,
-        domain: str = "",
-        key: object = None,
-    ) -> None:
-        self.op_type = op_type
-        self.attrs = dict(attributes)
-        self.domain = domain
-        self.key = key
-        self._defaults = defaults
-
-    def __getattr__(self, name: str) -> Any:
-        # Python asks here for what no slot holds: private names are never attributes.
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return self.attrs[name] if name in self.attrs else self._defaults(name)
-
-
 class Maker:
     """Applies one operator: what `op.Conv` is."""
 
@@ -361,6 +342,7 @@ class Maker:
         _name: str = "",
         _missing: str = "",
         _shared: bool = False,
+        _either_way: bool = False,
         **attributes: Attribute,
     ) -> Call:
         """The operator on terms.
@@ -372,12 +354,17 @@ class Maker:
             _name: In a replacement: what the new value is called.
             _missing: In a pattern: what to say where another node stands.
             _shared: In a pattern: other nodes may read the value too.
+            _either_way: In a pattern: the two operands may stand the other way round too; what is
+                `like` the node has them as they stood.
             attributes: In a pattern those asked for, in a replacement those written.
         """
         kept = {} if self._origin is None else self._origin.attrs
+        given = [None if each is None else term(each) for each in inputs]
+        if self._origin is not None and self._origin.swapped:
+            given.reverse()
         return Call(
             self._op_types,
-            [None if each is None else term(each) for each in inputs],
+            given,
             {**kept, **attributes},
             domain=self._domain,
             alias=_as,
@@ -385,6 +372,7 @@ class Maker:
             name=_name,
             missing=_missing,
             shared=_shared,
+            either_way=_either_way,
             origin=self._origin,
         )
 

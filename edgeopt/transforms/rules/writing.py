@@ -7,6 +7,7 @@ the operator, or, of a constant, from the input that it is.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,9 @@ def rewrite(editor: Editor, match: Match) -> tuple[ir.Node, ...]:
         Refused: It cannot be done after all; whatever was begun is the caller's to undo.
     """
     terms = match.rule.replacement(match.bindings, match.pattern.arity)
-    if len(terms) != len(match.roots):
-        raise TypeError(f"{match.rule.name} replaces {len(match.roots)} values by {len(terms)}")
+    if len(terms) != len(match.has):
+        raise TypeError(f"{match.rule.name} replaces {len(match.has)} values by {len(terms)}")
+    terms = tuple(compress(terms, match.has))
     writer, head = Writer(editor, match), f"{match.site}/{match.rule.name}"
     values = [writer.root(old, term) for old, term in zip(match.roots, terms, strict=True)]
     editor.insert(writer.nodes, before=_anchor(match))
