@@ -46,6 +46,14 @@ def _prelu(n: Net, x: str) -> str:
     return n.conv2d(n.op("PRelu", x, slope), (64, 64))
 
 
+def _row_norms(n: Net, x: str) -> str:
+    for _ in range(2):
+        made = n.linear(x, (256, 256), bias=False)
+        norm = n.norm(n.op("Flatten", made, axis=2), 256)
+        x = n.op("Tanh", n.op("Reshape", norm, n.op("Shape", made)))
+    return x
+
+
 def _softmax(n: Net, x: str) -> str:
     power = n.op("Exp", n.op("Sub", x, n.op("ReduceMax", x, axes=[-1], keepdims=1)))
     return n.op("Div", power, n.op("ReduceSum", power, n.ints(-1), keepdims=1))
@@ -277,6 +285,7 @@ def _looped() -> onnx.ModelProto:
 
 
 RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
+    "batchnorm_of_rows": _tokens(_row_norms),
     "prelu_to_leaky": _planes(_prelu),
     "leaky_to_relu": _planes(lambda n, x: n.conv2d(n.op("LeakyRelu", x, alpha=0.0), (64, 64))),
     "softmax": _tokens(_softmax),

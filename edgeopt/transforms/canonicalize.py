@@ -60,6 +60,7 @@ PHASES: tuple[tuple[str, ...], ...] = (
     ),
     (
         "fold_batchnorm",
+        "batchnorm_of_rows",
         "fold_add",
         "fold_mul",
         "factor_before_activation",

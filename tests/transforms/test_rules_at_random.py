@@ -400,3 +400,38 @@ def test_selection_inside_one_of_what_is_joined(sizes: list[int], start: int, co
         low <= start and end <= high for low, high in itertools.pairwise(borders)
     )
     assert len(examine_exact("select_of_concat", model)) == int(inside)
+
+
+@QUICK
+@given(
+    sizes=st.tuples(SMALL, SMALL, SMALL),
+    view=st.sampled_from(["", "Flatten", "Reshape"]),
+    back=st.sampled_from(["", "asked", "known", "turned"]),
+    bias=st.sampled_from([None, (), (1,), (4,), (1, 4)]),
+    free=FLAGS,
+)
+def test_normalization_of_rows_goes_into_the_product(
+    sizes: tuple[int, int, int], view: str, back: str, bias: tuple[int, ...] | None, free: bool
+) -> None:
+    """Rows on one axis or flattened; laid out as before, as known or asked for, or otherwise."""
+    b = Builder()
+    batch, length, given_ = sizes
+    made = b.node("MatMul", ["x", b.weight("w", given_, 4)], "p")
+    made = made if bias is None else b.node("Add", [b.weight("c", *bias), made], "q")
+    whole, flat = made, {"Flatten": {"axis": 2}, "Reshape": {}}.get(view)
+    if flat is not None:
+        target = [_ints(b, "rows", -1, 4)] if view == "Reshape" else []
+        made = b.node(view, [made, *target], "f", **flat)
+    made = b.batchnorm(made, "n", 4)
+    if view and back:
+        rows = -1 if free else batch
+        known = (rows, length, 4) if back == "known" else (2 * length, rows, 2)
+        shape = b.node("Shape", [whole], "s") if back == "asked" else _ints(b, "t", *known)
+        made = b.node("Reshape", [made, shape], "r")
+    b.node("Relu", [made], "y")
+    shape = ("N" if free else batch, *([length] if view else []), given_)
+    rank = 3 if view and back else 2
+    fires = not (view and back == "turned") and (bias is None or len(bias) < 2)
+    fires = fires and not (view and back == "known" and free)
+    model = _model(b, [("x", "float32", shape)], rank)
+    assert len(examine_exact("batchnorm_of_rows", model)) == int(fires)

@@ -97,9 +97,9 @@ class Steps:
         self._made.append(made)
         return made.outputs[0]
 
-    def insert(self) -> None:
-        """Put the nodes in before the root, which stays."""
-        self._editor.insert(self._made, before=self._root)
+    def insert(self, before: ir.Node | None = None) -> None:
+        """Put the nodes in before the root, which stays, or before another node."""
+        self._editor.insert(self._made, before=before or self._root)
         self._made = []
 
     def finish(self, result: ir.Value | None = None) -> None:

@@ -10,7 +10,7 @@ from math import prod
 import onnx_ir as ir
 
 from edgeopt.graph.editor import array_of, sole_user
-from edgeopt.transforms.local_rule import input_of, integers
+from edgeopt.transforms.local_rule import input_of, integer, integers
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,8 @@ class Layout:
         axes: For each axis of the value its place: rows count from 0 through `leading`, then
             `trailing`; a factor is -1 - its number.
         chain: The views gone through.
+        tail: Target of a Reshape that is the last of these, which leaves the first axis (a
+            factor) as it is and lays the others out anew; `axes` are those before it.
     """
 
     leading: tuple[int, ...]
@@ -31,6 +33,13 @@ class Layout:
     factors: tuple[int, ...]
     axes: tuple[int, ...]
     chain: tuple[ir.Node, ...]
+    tail: ir.Value | None = None
+
+    @property
+    def rank(self) -> int:
+        """Number of axes of the value."""
+        made = self.value.shape
+        return len(self.axes) if self.tail is None or made is None else len(made)
 
     @property
     def value(self) -> ir.Value:
@@ -38,7 +47,9 @@ class Layout:
         return self.chain[-1].outputs[0]
 
     def factor(self, axis: int) -> int | None:
-        """The number of the factor on an axis; None where it is a row."""
+        """The number of the factor on an axis; None where it is a row, or mixed with others."""
+        if self.tail is not None and axis:
+            return None
         place = self.axes[axis]
         return -1 - place if place < 0 else None
 
@@ -51,9 +62,10 @@ def split_columns(view: ir.Node, columns: int, axis: int) -> Layout | None:
         columns: How many the layer has.
         axis: On which axis of its result they stand.
     """
-    made, source = view.outputs[0].shape, view.inputs[0]
-    if made is None or source is None or source.shape is None:
+    source = view.inputs[0]
+    if view.outputs[0].shape is None or source is None or source.shape is None:
         return None
+    made = _sizes(source.shape, view.outputs[0].shape)
     last = axis == len(source.shape) - 1
     span = _span([*made][::-1], 0, columns) if last else _span([*made], axis, columns)
     if span is None:
@@ -74,7 +86,26 @@ def split_columns(view: ir.Node, columns: int, axis: int) -> Layout | None:
     return Layout(sizes[:start], sizes[start:], factors, tuple(places), (view,))
 
 
-def _rows_stay(source: ir.ShapeProtocol, made: ir.ShapeProtocol, axis: int, end: int) -> bool:
+def _sizes(source: ir.ShapeProtocol, made: ir.ShapeProtocol) -> list[object]:
+    """The sizes that a Reshape makes; one that is left open follows where all others are known."""
+    left, found = [*source], list[object](made)
+    for size in made:
+        place = next((i for i, other in enumerate(left) if _proven(size, other)), None)
+        if place is not None and not isinstance(size, int):
+            left.pop(place)
+    free = [
+        axis
+        for axis, size in enumerate(found)
+        if not isinstance(size, int) and not any(_proven(size, other) for other in source)
+    ]
+    numbers = [size for size in left if isinstance(size, int)]
+    told = prod(size for size in found if isinstance(size, int))
+    if len(free) == 1 and len(numbers) == len(left) and told and prod(numbers) % told == 0:
+        found[free[0]] = prod(numbers) // told
+    return found
+
+
+def _rows_stay(source: ir.ShapeProtocol, made: Sequence[object], axis: int, end: int) -> bool:
     """Whether rows before the columns, or those behind them, are proven to be as many."""
     if all(_proven(one, other) for one, other in zip(source[:axis], made[:axis], strict=True)):
         return True
@@ -95,7 +126,7 @@ def _span(sizes: Sequence[object], start: int, columns: int) -> tuple[int, int] 
     return (start, end) if found == columns and end > start else None
 
 
-def _entries(view: ir.Node, source: ir.ShapeProtocol, made: ir.ShapeProtocol) -> list[int | None]:
+def _entries(view: ir.Node, source: ir.ShapeProtocol, made: Sequence[object]) -> list[int | None]:
     """What a Reshape would be told to make each axis again: a size, 0 to copy it, or -1."""
     target = array_of(input_of(view, 1))
     found: list[int | None] = []
@@ -116,13 +147,29 @@ def _proven(one: object, other: object) -> bool:
 
 
 def through_views(layout: Layout) -> Layout:
-    """The layout behind all Transposes, Unsqueezes and Squeezes that alone read the value."""
+    """The layout behind all Transposes, Unsqueezes and Squeezes that alone read the value.
+
+    Also behind a Reshape at their end that leaves the first axis, a factor, as it is: so Segment
+    Anything merges heads with windows before queries, keys and values come apart.
+    """
     while True:
         user = sole_user(layout.value)
         further = None if user is None or user.domain else _behind(layout, user)
         if further is None:
-            return layout
+            return layout if user is None or user.domain else _merged(layout, user)
         layout = further
+
+
+def _merged(layout: Layout, node: ir.Node) -> Layout:
+    made, target = node.outputs[0].shape, input_of(node, 1)
+    number = layout.factor(0) if node.op_type == "Reshape" else None
+    if number is None or made is None or target is None or len(made) < 2:
+        return layout
+    told = array_of(target)
+    kept = made[0] == layout.factors[number] and not integer(node, "allowzero", 0)
+    if not kept or (told is not None and told.ndim != 1):
+        return layout
+    return replace(layout, chain=(*layout.chain, node), tail=target)
 
 
 def _behind(layout: Layout, node: ir.Node) -> Layout | None:

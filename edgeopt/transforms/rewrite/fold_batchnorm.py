@@ -8,11 +8,11 @@ Also behind ConvTranspose (output channels are on axis 1 of the weight, group by
 It must not fire in training mode (the statistics are those of the batch), when something else
 reads the layer's output (it would see normalised values), when weights or statistics are no
 constants, or behind a Gemm whose C differs from row to row.
+A MatMul, also with its rows flattened for the normalization: `batchnorm_of_rows`.
 ONNX Runtime folds Conv and ConvTranspose by itself, Gemm not; quantization needs it done before.
 """
 
-import numpy as np
-
+from edgeopt.transforms.rules.conditions import require_factors
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
 from edgeopt.transforms.rules.terms import Const, Node, Ops, Tensor, Term, total
@@ -39,11 +39,7 @@ def _(
 
 @fold.sound
 def _(norm: Node, scale: Const, variance: Const) -> None:
-    require(not training(norm), "it normalises with the statistics of the batch")
-    spread = np.sqrt(np.maximum(variance.array().astype(np.float64) + norm.epsilon, 0))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        finite = np.isfinite(scale.array() / spread).all()
-    require(bool(finite), "a variance is negative or not finite")
+    require_factors(norm, scale, variance)
 
 
 @fold.sound

@@ -5,15 +5,16 @@
 View is a Reshape that factors the columns, and Transposes, Unsqueezes and Squeezes behind it;
 Parts are Gathers, Slices or a Split along one of the factors, as attention is written: queries,
 keys and values of one product, [batch, tokens, 3, heads, width] with the 3 brought to the front
-(vision transformers), first axis of three (torch's own attention), or side by side in every head
-(LeViT, and the attention of YOLO11 behind a convolution). Each part is then laid out by itself, one
+(vision transformers; in Segment Anything a second Reshape then merges heads with windows), first
+axis of three (torch's own attention), or side by side in every head (LeViT, and the attention of
+YOLO11 behind a convolution). Each part is then laid out by itself, one
 copy less; has weights, precisions and widths of its own; and what only one part needs (a scale, a
 selection) can move into its layer.
 
 It must not fire where something else reads the whole result or a view of it, where a part is not
 along one factor of the columns or parts overlap, with one part only (`select_first`), where the
-views merge columns with rows, with groups, where sizes of the rows are not known to stay, or where
-weights are no constants.
+views merge what tells the parts apart with rows, with groups, where sizes of the rows are not known
+to stay, or where weights are no constants.
 Imperative, since views and parts are of any number. ONNX Runtime does nothing of it; measured
 1.02 to 1.12 on single blocks of attention (six sizes from 16 to 3136 rows, one x86 thread), and
 nothing that shows on whole models (0.99 on ViT-tiny, 1.02 on a text recogniser with two blocks).
@@ -140,7 +141,7 @@ def _axis_of(layout: Layout, part: ir.Value) -> int:
         node = None if made is None else made.producer()
     assert node is not None, "a part is made of the value"
     found = None if node.op_type == "Split" else selection_of(node)
-    return integer(node, "axis", 0) % len(layout.axes) if found is None else found[0].axis
+    return integer(node, "axis", 0) % layout.rank if found is None else found[0].axis
 
 
 def _one(layout: Layout, node: ir.Node) -> list[_Part] | None:
@@ -151,27 +152,37 @@ def _one(layout: Layout, node: ir.Node) -> list[_Part] | None:
 
 
 def _split(layout: Layout, node: ir.Node) -> list[_Part] | None:
-    axis, start, parts = integer(node, "axis", 0) % len(layout.axes), 0, list[_Part]()
-    for value in node.outputs:
-        size = None if value.shape is None else value.shape[axis]
+    axis, start, parts = integer(node, "axis", 0) % layout.rank, 0, list[_Part]()
+    told = array_of(input_of(node, 1))
+    for number, value in enumerate(node.outputs):
+        made = None if value.shape is None else value.shape[axis]
+        size = made if told is None else int(told[number])
         if not isinstance(size, int) or size == 0:
             return None
         if value.uses() or value.is_graph_output():
-            parts += _parts(layout, value, axis, tuple(range(start, start + size)), drops=False)
+            found = _parts(layout, value, axis, tuple(range(start, start + size)), drops=False)
+            if found is None:
+                return None
+            parts += found
         start += size
     return parts
 
 
 def _parts(
     layout: Layout, value: ir.Value, axis: int, index: tuple[int, ...], *, drops: bool
-) -> list[_Part]:
-    """A part with the layout that it is to have; a Squeeze of its axis is taken along."""
+) -> list[_Part] | None:
+    """A part with the layout that it is to have; a Squeeze of its axis is taken along.
+
+    None where it would keep its axis in a layout that is computed.
+    """
     user = sole_user(value)
     if not drops and len(index) == 1 and user is not None and user.op_type == "Squeeze":
         gone = array_of(input_of(user, 1))
-        rank = len(layout.axes)
+        rank = layout.rank
         if gone is not None and [int(one) % rank for one in gone.reshape(-1)] == [axis]:
             value, drops = user.outputs[0], True
+    if layout.tail is not None and not drops and array_of(layout.tail) is None:
+        return None
     factor = layout.factor(axis)
     sizes = tuple(len(index) if i == factor else s for i, s in enumerate(layout.factors))
     axes = tuple(place for i, place in enumerate(layout.axes) if not (drops and i == axis))
@@ -186,20 +197,37 @@ def _rewrite(editor: Editor, found: _Parts) -> None:
     for number, part in enumerate(found.parts):
         rows = columns.take(part.index, axis=found.factor).reshape(-1)
         value = _product(steps, layer, number, rows, view)
-        target, order = view_of(part.layout)
+        sizes, order = view_of(part.layout)
         plain = order == list(range(len(order)))
-        if not (plain and _is(value, target)):
-            shape = steps.constant(f"shape{number}", np.array(target, np.int64))
+        if not (plain and _is(value, sizes)):
+            shape = steps.constant(f"shape{number}", np.array(sizes, np.int64))
             value = steps.add(f"view{number}", "Reshape", [value, shape])
         if not plain:
             value = steps.add(f"part{number}", "Transpose", [value], perm=order)
+        if found.layout.tail is not None:
+            target = _target(steps, found, number)
+            value = steps.add(f"merged{number}", "Reshape", [value, target])
         made.append(value)
-    steps.insert()
+    steps.insert(before=found.layout.chain[-1])
     for part, value in zip(found.parts, made, strict=True):
         value.shape = part.old.shape
         editor.replace_value(part.old, value)
     gone = [part.old.producer() for part in found.parts]
     editor.remove_dead([node for node in gone if node is not None])
+
+
+def _target(steps: Steps, found: _Parts, number: int) -> ir.Value:
+    """What the Reshape behind the views makes of a part: its first axis is less, or gone."""
+    target, part = found.layout.tail, found.parts[number]
+    assert target is not None, "there is such a Reshape"
+    told, drops = array_of(target), len(part.layout.axes) < len(found.layout.axes)
+    name = f"target{number}"
+    if told is not None:
+        first = [] if drops else [len(part.index)]
+        return steps.constant(name, np.array([*first, *told[1:]], np.int64))
+    ends = {"start": 1, "end": np.iinfo(np.int64).max}
+    bounds = [steps.constant(f"{n}{number}", np.array([i], np.int64)) for n, i in ends.items()]
+    return steps.add(name, "Slice", [target, *bounds])
 
 
 def _is(value: ir.Value, target: list[int]) -> bool:

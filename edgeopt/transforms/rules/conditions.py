@@ -3,6 +3,8 @@
 import math
 from typing import Any
 
+import numpy as np
+
 from edgeopt.transforms.rules.sizes import require
 from edgeopt.transforms.rules.terms import Const, Node, Tensor
 
@@ -67,6 +69,20 @@ def require_kernel_for(value: Tensor) -> None:
 
 
 _TYPES = {"float64": "DOUBLE"}
+
+
+def require_factors(norm: Node, scale: Const, variance: Const) -> None:
+    """Ask that a BatchNormalization multiplies every channel by a number that is known.
+
+    Raises:
+        Refused: It is in training mode, or a factor is not finite.
+    """
+    training = bool(norm.attrs.get("training_mode", 0))
+    require(not training, "it normalises with the statistics of the batch")
+    spread = np.sqrt(np.maximum(variance.array().astype(np.float64) + norm.epsilon, 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        finite = np.isfinite(scale.array() / spread).all()
+    require(bool(finite), "a variance is negative or not finite")
 
 
 def require_not_wider(operand: Const, value: Tensor, reason: str) -> None:
