@@ -54,6 +54,11 @@ def _row_norms(n: Net, x: str) -> str:
     return x
 
 
+def _exponentials(n: Net, x: str) -> str:
+    power = n.op("Exp", x)
+    return n.op("Div", power, n.op("ReduceSum", power, n.ints(-1), keepdims=1))
+
+
 def _softmax(n: Net, x: str) -> str:
     power = n.op("Exp", n.op("Sub", x, n.op("ReduceMax", x, axes=[-1], keepdims=1)))
     return n.op("Div", power, n.op("ReduceSum", power, n.ints(-1), keepdims=1))
@@ -289,6 +294,10 @@ RULE_NETS: dict[str, Callable[[], onnx.ModelProto]] = {
     "prelu_to_leaky": _planes(_prelu),
     "leaky_to_relu": _planes(lambda n, x: n.conv2d(n.op("LeakyRelu", x, alpha=0.0), (64, 64))),
     "softmax": _tokens(_softmax),
+    "softmax_unshifted": _tokens(_exponentials),
+    "argmax_of_rising": _tokens(
+        lambda n, x: n.op("Cast", n.op("ArgMax", n.op("Sigmoid", x), axis=-1), to=1)
+    ),
     "logsoftmax": _tokens(lambda n, x: n.op("Log", n.op("Softmax", x, axis=-1))),
     "argmax_of_logits": _tokens(_largest),
     "depth_to_space": _planes(_shuffle),

@@ -25,6 +25,7 @@ OTHERWISE = {
     "halve_groups": "an infinity meets the zeros beside the blocks",
     "leaky_to_relu": "minus infinity times a slope of 0 was NaN",
     "pad_channels": "an infinity meets weights that are zero",
+    "softmax_unshifted": "an exponential that overflows made NaN",
     "space_to_depth_stem": "an infinity meets weights that are zero",
     "where_to_sum": "what is masked and not finite stays so",
 }

@@ -3,8 +3,8 @@
     e = Exp(x - max(x))      e / sum(e)  =  Softmax(x)
 
 It must not fire below opset 13, where maximum and sum run over different axes or over several,
-where they drop the axis, without the maximum (large x then overflow, and Softmax would not), or
-where something else reads a step.
+where they drop the axis, without the maximum (large x then overflow, and Softmax would not:
+`softmax_unshifted`), or where something else reads a step.
 ONNX Runtime does nothing of it; measured 1.8.
 """
 
