@@ -38,6 +38,7 @@ from edgeopt.transforms.groups import (
 )
 from edgeopt.transforms.quantize._borders import keep_borders, take_borders
 from edgeopt.transforms.quantize._gemm import has_gemm_form, write_gemm
+from edgeopt.transforms.quantize._once import read_once
 from edgeopt.transforms.quantize._plan import Plan, held_plan, holds_quantizers, plan_of
 from edgeopt.transforms.quantize._pools import bounded, sinks, write_average, write_bound
 from edgeopt.transforms.quantize._weights import quantize_added_bias, quantize_constants
@@ -172,6 +173,7 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
         if isinstance(pair, Rejection):
             return pair
         _redirect(editor, made, pair)
+        read_once(editor, made, pair, plan.members)
     return None
 
 
