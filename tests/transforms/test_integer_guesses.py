@@ -1,7 +1,7 @@
 """First guesses with everything in integers."""
 
 from edgeopt.core.action import Action, Choice
-from edgeopt.transforms.guesses import int8_everything
+from edgeopt.transforms.guesses import as_gemms, first_guesses, int8_everything
 
 
 def _choice(name: str, family: str, *transforms: str) -> Choice:
@@ -30,3 +30,22 @@ def test_what_is_no_choice_makes_no_guess() -> None:
     stem = _choice("quantize:stem", "quantize", "static_qdq")
     assert int8_everything([stem, GROUP], (), "stem") == {"int8_everything": [0, 1]}
     assert list(int8_everything([RANGES, GROUP], (), None)) == ["int8_everything", "int8_extremes"]
+
+
+def test_what_may_be_a_gemm_is_one_in_a_guess_of_its_own() -> None:
+    """Which of both is faster depends on the processor; what is off stays off."""
+    plain, gemm = (Action.of("static_qdq", "b", **form) for form in ({}, {"gemm": True}))
+    pointwise, product = (
+        Choice(
+            name=f"quantize:{site}",
+            family="quantize",
+            labels=("off", "one", "other"),
+            alternatives=((), *((action,) for action in order)),
+        )
+        for site, order in (("b", (plain, gemm)), ("c", (gemm, plain)))
+    )
+    choices = [GROUP, pointwise, product]
+    assert as_gemms(choices, [1, 1, 1]) == {"int8_gemm": [1, 2, 1]}
+    assert as_gemms(choices, [1, 0, 1]) == {}, "it would be another name for the same"
+    assert first_guesses(choices, (), None)["int8_gemm"] == [1, 2, 1]
+    assert "int8_gemm" not in first_guesses([GROUP, product], (), None)
