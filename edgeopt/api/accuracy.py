@@ -28,8 +28,9 @@ from edgeopt.graph.runtime import Session
 Run = Callable[[Feed], Mapping[str, npt.NDArray[Any]]]
 PROBE_SAMPLES = 512
 """A probe looks for a collapse, not for tenths of a point: so many samples tell."""
-GUARD_SAMPLES = 96
-"""Of search samples under each shift, for what would enter the front."""
+GUARD_SAMPLES = (96, 320)
+"""Of search samples under each shift, for what would enter the front: few tell a collapse; more,
+asked only of what the few let pass, tell two or three points."""
 
 
 class PairedAccuracy(ABC):
@@ -43,7 +44,7 @@ class PairedAccuracy(ABC):
         model: The user's file.
 
     Attributes:
-        guards: Search samples under shifts, shortened.
+        guards: Search samples under shifts: the first few of each shift, then more of each.
     """
 
     def __init__(
@@ -59,7 +60,8 @@ class PairedAccuracy(ABC):
         self.metric = metric
         self.name = name
         self.probes = probes
-        self.guards = tuple(part.take(GUARD_SAMPLES) for part in data.guards)
+        guards = [part.take(count) for count in GUARD_SAMPLES for part in data.guards]
+        self.guards = tuple({(part.name, len(part)): part for part in guards}.values())
 
     @abstractmethod
     def baseline(self, part: Part) -> Scored:

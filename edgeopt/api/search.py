@@ -38,6 +38,9 @@ _NOT_JUDGED = frozenset({"static", "transfer"})
 """Who asks for what a person would try: its accuracy is not judged before it is timed."""
 EARLY = frozenset({"released"})
 """Strategies that take up at once what a first guess found."""
+AT_ONCE = frozenset({"trained"})
+"""Strategies whose candidates take minutes to make: the best is measured completely at once, so
+that another is made while there is time where this one loses too much on the probes."""
 _MOMENTARY = ("starved:", "drift:", "swap:", "throttled:")
 
 Progress = Callable[[str], None]
@@ -127,6 +130,7 @@ class Lane:
             asked |= {candidate.key: (name, candidate) for candidate in batch}
             found, ended = self._measure([*asked.values()][:room], labels)
             told += len(found)
+            found += self._confirmed(found if name in AT_ONCE else ())
             for _, other in strategies:
                 self.host.build(other.tell, found).result()
             self.accords |= {n: tuple(getattr(s, "accords", ())) for n, s in strategies}
@@ -169,6 +173,15 @@ class Lane:
                 break
         settle(scoring)
         self.book.drop_models()
+
+    def _confirmed(self, found: Sequence[Trial]) -> list[Trial]:
+        """Those that are the fastest of the front so far, measured again completely."""
+        fastest = [member.candidate.key for member in self.front().members[:1]]
+        return [
+            self._one("confirm", trial.candidate, FINAL, trial.label)
+            for trial in found
+            if trial.candidate.key in fastest and not self._is_over()
+        ]
 
     def cross(self, candidates: Sequence[Candidate]) -> None:
         """Measure here, under the stronger protocol, what was chosen on other devices."""

@@ -1,5 +1,6 @@
 """What shifted search samples say of a candidate before a front holds it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -88,6 +89,22 @@ def test_what_holds_under_every_shift_stays(subject: Subject, tmp_path: Path) ->
     found = measured(subject, classifier(tmp_path, 50.0))
     assert found.values["accuracy"].value == 1.0
     assert found.verdict.status == "valid"
+
+
+def test_more_samples_are_asked_of_what_few_let_pass(subject: Subject, tmp_path: Path) -> None:
+    """Forty of the samples behind the first ninety-six turn: two hundred say so, few did not."""
+    target = np.arange(200) % 2
+    above = [10.0 if 96 <= n < 136 else 1.0 for n in range(200)]
+    eye = np.eye(2, dtype=np.float32)
+    feeds = [{"x": eye[[k]] + np.float32(a)} for k, a in zip(target, above, strict=True)]
+    late = Part(name="search under late", feeds=feeds, target=target)
+    assert subject.data is not None
+    later = replace(subject, data=replace(subject.data, guards=(late,)))
+    assert [len(guard) for guard in Accuracy(later, SETTINGS).guards] == [96, 200]
+    assert [len(guard) for guard in Accuracy(subject, SETTINGS).guards] == [COUNT, COUNT]
+    found = measured(later, classifier(tmp_path, 5.0))
+    assert found.values["accuracy"].value == pytest.approx(0.9)
+    assert "search under late is 10.0 points below" in found.verdict.reasons[0]
 
 
 def test_guards_are_search_samples_under_the_shifts_of_the_probes(tmp_path: Path) -> None:

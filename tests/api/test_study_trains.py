@@ -10,7 +10,9 @@ import pytest
 from edgeopt.api.prepare import Ready, prepared
 from edgeopt.api.request import RunRequest
 from edgeopt.core.candidate import Candidate
+from edgeopt.core.measurement import Failure, Measurement, Value
 from edgeopt.core.trial import Trial
+from edgeopt.measure.plan import FINAL, QUICK, Protocol
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 
@@ -101,3 +103,63 @@ def test_no_question_is_asked_without_time_for_its_answer(tmp_path: Path) -> Non
         lane.explore([("late", late)])
     assert late.times == 0
     assert "for measuring the best ones again" in said[-1]
+
+
+class _Offers(_Asked):
+    """One candidate, once; keeps what it was told."""
+
+    def __init__(self, candidate: Candidate) -> None:
+        super().__init__()
+        self.candidate = candidate
+        self.told: list[Trial] = []
+
+    def ask(self, count: int) -> list[Candidate]:
+        super().ask(count)
+        return [self.candidate] if self.times == 1 else []
+
+    def tell(self, trials: Sequence[Trial]) -> None:
+        self.told += trials
+
+
+def test_what_was_trained_is_measured_completely_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it is the fastest: so that everybody learns what it loses on the probes while there
+    is time for another training. What others found waits until the search ends."""
+    with prepared(
+        _request(tmp_path, data=True), lambda _: None, lambda: False, keep=False
+    ) as ready:
+        (lane,) = ready.lanes
+        guesses = [candidate for _, candidate in ready.spaces["local"].guesses()][:2]
+
+        def trial(candidate: Candidate, outcome: Measurement | Failure, protocol: str) -> Trial:
+            return Trial(
+                number=0,
+                candidate=candidate,
+                device="local",
+                protocol=protocol,
+                strategy="",
+                outcome=outcome,
+            )
+
+        def quick(asked: Sequence[tuple[str, Candidate]], _: object) -> tuple[list[Trial], bool]:
+            # The later one is twice as fast, and as good.
+            speed = 1 + guesses.index(asked[0][1])
+            values = {
+                each.metric: Value(value=1.0 / speed if each.metric == "latency" else 1.0, unit="")
+                for each in lane.book.objectives("local")
+            }
+            found = trial(asked[0][1], Measurement(values=values), QUICK.name)
+            return [lane.book.add(found)], False
+
+        def complete(_: str, candidate: Candidate, protocol: Protocol, __: str) -> Trial:
+            return trial(candidate, Failure(stage="shift", reason="blur"), protocol.name)
+
+        monkeypatch.setattr(lane, "_measure", quick)
+        monkeypatch.setattr(lane, "_one", complete)
+        plain, trained = _Offers(guesses[0]), _Offers(guesses[1])
+        lane.explore([("static", plain), ("trained", trained)])
+    assert [t.protocol for t in plain.told] == [QUICK.name, QUICK.name, FINAL.name]
+    assert plain.told == trained.told
+    last = plain.told[-1]
+    assert (last.candidate.key, last.measurement) == (guesses[1].key, None)
