@@ -215,9 +215,10 @@ def test_products_are_composed(
     step=st.integers(1, 2),
     kind=st.sampled_from(["Slice", "Gather", "one"]),
     block=st.sampled_from(["product", "norm", "softmax", "heads", "gemm"]),
+    asked=FLAGS,
 )
 def test_selection_goes_first(
-    axis: int, start: int, count: int, step: int, kind: str, block: str
+    axis: int, start: int, count: int, step: int, kind: str, block: str, asked: bool
 ) -> None:
     """Through products, normalizations, residuals and reshapes, along rows and columns."""
     b = Builder()
@@ -236,16 +237,17 @@ def test_selection_goes_first(
         last = b.node("Reshape", [back, _ints(b, "three", 2, length, width)], "n")
     else:
         last = b.node("Tanh", ["r"], "n")
-    rank = 3
+    rank, inputs = 3, [("x", "float32", (2, length, width))]
     if kind == "Slice":
         ends = [start + count * step]
         operands = [_ints(b, n, v) for n, v in (("a", start), ("e", *ends), ("x_", axis))]
         b.node("Slice", [last, *operands, _ints(b, "st", step)], "y")
     else:
         index = np.array(start if kind == "one" else list(range(start, start + count)), np.int64)
-        b.node("Gather", [last, b.constant("i", index)], "y", axis=axis)
+        inputs += [("i", "int64", index.shape)] if asked else []
+        b.node("Gather", [last, "i" if asked else b.constant("i", index)], "y", axis=axis)
         rank -= kind == "one"
-    model = _model(b, [("x", "float32", (2, length, width))], rank)
+    model = _model(b, inputs, rank)
     applied = examine_exact("select_first", model)
     size = length if axis == 1 else width
     kept = len(range(size)[start : start + count * step : step]) if kind == "Slice" else count

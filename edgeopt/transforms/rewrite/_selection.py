@@ -13,10 +13,17 @@ FAR = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which positions of one axis."""
+    """Which positions of one axis.
+
+    Args:
+        axis: The axis.
+        indices: The positions; as many zeros where they are given at run time.
+        given: The input of the model that names them; None where they are constant.
+    """
 
     axis: int
     indices: tuple[int, ...]
+    given: ir.Value | None = None
 
 
 def selection_of(node: ir.Node) -> tuple[Part, bool] | None:
@@ -29,6 +36,24 @@ def selection_of(node: ir.Node) -> tuple[Part, bool] | None:
     if node.op_type == "Slice":
         return _sliced(node, source.shape)
     return _split(node, source.shape) if node.op_type == "Split" else None
+
+
+def given_of(node: ir.Node) -> tuple[Part, bool] | None:
+    """What a Gather selects by a number, or a few, that are an input of the model."""
+    source, index = input_of(node, 0), input_of(node, 1)
+    if node.op_type != "Gather" or node.domain or source is None or index is None:
+        return None
+    maker = index.producer()
+    asked = index if maker is None or maker.op_type != "Unsqueeze" else maker.inputs[0]
+    if asked is None or not asked.is_graph_input() or asked.graph is not node.graph:
+        return None
+    if source.shape is None or asked.shape is None or index.shape is None or len(index.shape) > 1:
+        return None
+    count = index.shape[0] if len(index.shape) else 1
+    axis = integer(node, "axis", 0) % len(source.shape)
+    if not isinstance(count, int) or not count:
+        return None
+    return Part(axis, (0,) * count, asked), not len(index.shape)
 
 
 def result_of(node: ir.Node) -> ir.Value:

@@ -2,12 +2,12 @@
 
     Select(f(x))  =  f(Select(x))        f works on every position of the axis alone
 
-Select is a Gather of constant indices, a Slice, or a Split with one output in use; f is anything
-pointwise, a normalization or Softmax over another axis, a matrix product or a pointwise
-convolution (of its rows, or of columns: then the weight is cut), a reduction over other axes, and
-whatever moves axes about. The selection goes up step by step, also where a value is read several
-times, as long as all readers read the same positions; the last block of an encoder whose head
-reads the first token then runs on one position, keys and values aside.
+Select is a Gather of constant indices or of some that are an input of the model, a Slice, or a
+Split with one output in use; f is anything pointwise, a normalization or Softmax over another axis,
+a matrix product or a pointwise convolution (of its rows, or of columns: then the weight is cut), a
+reduction over other axes, and whatever moves axes about. The selection goes up step by step, also
+where a value is read several times, as long as all readers read the same positions; the last block
+of an encoder whose head reads the first token then runs on one position, keys and values aside.
 
 It must not fire where indices are computed or sizes are not known to agree, where anything else
 reads the value, on axes that f mixes (the keys of an attention), where more than half of the
@@ -17,7 +17,9 @@ measured 6.4 on the last feed-forward part of an encoder at 128 positions, 3.0 o
 columns of a product, 1.85 on half of the channels of a convolution, 1.4 on strided positions.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
@@ -27,7 +29,7 @@ from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.local_rule import LocalRule, input_of, integer, refuse, site_of
 from edgeopt.transforms.rewrite._around import shape_of
 from edgeopt.transforms.rewrite._rows import axes_before
-from edgeopt.transforms.rewrite._selection import Part, result_of, selection_of
+from edgeopt.transforms.rewrite._selection import Part, given_of, result_of, selection_of
 
 _VIEWS = frozenset({"Reshape", "Transpose", "Unsqueeze", "Squeeze", "Identity", "Cast"})
 _MOST_PARTS = 2
@@ -40,24 +42,27 @@ class _Climb:
     root: ir.Node
     source: ir.Value
     part: Part
-    drops: bool
-    """Whether the axis goes, as with a Gather of one number."""
+
+
+def _selected(node: ir.Node) -> tuple[Part, bool] | None:
+    """What a node selects along one axis, and whether that axis goes."""
+    return selection_of(node) or given_of(node)
 
 
 def _match(root: ir.Node) -> _Climb | Rejection:
     if not any(value.uses() or value.is_graph_output() for value in root.outputs):
         return refuse("nobody reads it", root)
-    found = selection_of(root)
+    found = _selected(root)
     source = root.inputs[0]
     if found is None or source is None or source.shape is None:
-        return refuse("it selects no constant positions of one axis", root)
-    part, drops = found
+        return refuse("it selects no positions of one axis that are known before", root)
+    part = found[0]
     size = source.shape[part.axis]
     if isinstance(size, int) and len(part.indices) * _MOST_PARTS > size:
         return refuse("more than half of the positions are kept", root)
     if not _pays(source, part, root.graph, set()):
         return refuse("no work lies before it that it could spare", root)
-    return _Climb(root, source, part, drops)
+    return _Climb(root, source, part)
 
 
 def _pays(value: ir.Value, part: Part, graph: object, seen: set[ir.Value]) -> bool:
@@ -71,7 +76,7 @@ def _pays(value: ir.Value, part: Part, graph: object, seen: set[ir.Value]) -> bo
     if node.op_type not in _VIEWS:
         return True
     inputs = ((node.inputs[index], axis) for index, axis in axes.items())
-    return any(v is not None and _pays(v, Part(a, part.indices), graph, seen) for v, a in inputs)
+    return any(v is not None and _pays(v, replace(part, axis=a), graph, seen) for v, a in inputs)
 
 
 def _passable(value: ir.Value, part: Part, graph: object) -> tuple[ir.Node | None, dict[int, int]]:
@@ -80,7 +85,7 @@ def _passable(value: ir.Value, part: Part, graph: object) -> tuple[ir.Node | Non
     if node is None or node.graph is not graph or value.is_graph_output():
         return None, {}
     for user, index in value.uses():
-        same = index == 0 and user.graph is graph and selection_of(user)
+        same = index == 0 and user.graph is graph and _selected(user)
         if not same or same[0] != part:
             return None, {}
     axes = axes_before(node, part.axis)
@@ -114,12 +119,12 @@ class _Mover:
 
     def select(self, value: ir.Value, part: Part, before: ir.Node) -> ir.Value:
         """Positions of a value: of a constant a constant, else by a node, one for each value."""
-        if value.is_initializer() and not value.is_graph_input():
+        if part.given is None and value.is_initializer() and not value.is_graph_input():
             array = array_of(value)
             assert array is not None, "the match has seen it"
             return self.editor.initializer(self.name(), np.take(array, part.indices, part.axis))
         for user, index in value.uses():
-            found = selection_of(user) if index == 0 and user.op_type != "Split" else None
+            found = _selected(user) if index == 0 and user.op_type != "Split" else None
             if found == (part, False) and user.graph is before.graph and self._own(user):
                 self.waiting.append((value, part))
                 return user.outputs[0]
@@ -127,6 +132,8 @@ class _Mover:
         producer = value.producer()
         if producer is None or producer.graph is not before.graph:
             # At the start, since nodes further up may come to read it too.
+            producer = made.inputs[1].producer() if part.given and made.inputs[1] else None
+        if producer is None:
             self.editor.insert([made], before=next(iter(self.editor.graph)))
         else:
             self.editor.insert_after([made], after=producer)
@@ -139,6 +146,9 @@ class _Mover:
     def _node(self, value: ir.Value, part: Part) -> ir.Node:
         name = self.name()
         kept = part.indices
+        if part.given is not None:
+            inputs = [value, self._list(part.given)]
+            return self._made("Gather", inputs, value, part, name, axis=part.axis)
         first, last = min(kept), max(kept)
         step = kept[1] - kept[0] if len(kept) > 1 else 1
         constant = self.editor.initializer
@@ -148,14 +158,38 @@ class _Mover:
                 constant(f"{name}/{role}", np.array([number], np.int64))
                 for role, number in zip(("start", "end", "axis", "step"), numbers, strict=True)
             ]
-            made = new_node("Slice", [value, *extra], output=name)
-        else:
-            index = constant(f"{name}/indices", np.array(kept, np.int64))
-            made = new_node("Gather", [value, index], output=name, attributes={"axis": part.axis})
-        assert value.shape is not None, "the match has seen it"
-        made.outputs[0].type = value.type
-        made.outputs[0].shape = _cut(value.shape, part)
+            return self._made("Slice", [value, *extra], value, part, name)
+        index = constant(f"{name}/indices", np.array(kept, np.int64))
+        return self._made("Gather", [value, index], value, part, name, axis=part.axis)
+
+    def _made(
+        self,
+        operator: str,
+        inputs: Sequence[ir.Value | None],
+        like: ir.Value,
+        part: Part,
+        name: str,
+        **attributes: Any,
+    ) -> ir.Node:
+        """A node of which a selection of a value comes."""
+        made = new_node(operator, inputs, output=name, attributes=attributes)
+        assert like.shape is not None, "the match has seen it"
+        made.outputs[0].type = like.type
+        made.outputs[0].shape = _cut(like.shape, part)
         return made
+
+    def _list(self, given: ir.Value) -> ir.Value:
+        """An input that names positions as a list of them."""
+        if given.shape is not None and len(given.shape):
+            return given
+        for user, _ in given.uses():
+            if self._own(user):
+                return user.outputs[0]
+        axis = self.editor.initializer(self.name(), np.array([0], np.int64))
+        node = new_node("Unsqueeze", [given, axis], output=self.name())
+        node.outputs[0].type, node.outputs[0].shape = given.type, ir.Shape([1])
+        self.editor.insert([node], before=next(iter(self.editor.graph)))
+        return node.outputs[0]
 
     def pass_one(self, value: ir.Value, part: Part) -> bool:
         """Move the selections of one value before the node that makes it."""
@@ -166,25 +200,32 @@ class _Mover:
         for index, axis in axes.items():
             source = inputs[index]
             assert source is not None, "the match has seen it"
-            inputs[index] = self.select(source, Part(axis, part.indices), node)
+            inputs[index] = self.select(source, replace(part, axis=axis), node)
         if node.op_type == "Reshape":
             target = np.array(array_of(node.inputs[1]))
             target[part.axis] = len(part.indices)
             inputs[1] = self.editor.initializer(self.name(), target)
-        made = new_node(node.op_type, inputs, output=self.name(), attributes=dict(node.attributes))
-        made.outputs[0].type = value.type
-        assert value.shape is not None, "the match has seen it"
-        made.outputs[0].shape = _cut(value.shape, part)
+        held = dict(node.attributes)
+        made = self._made(node.op_type, inputs, value, part, self.name(), **held)
         self.editor.insert([made], before=node)
         users = list(dict.fromkeys(user for user, _ in value.uses()))
         for user in users:
-            result = result_of(user)
+            result, found = result_of(user), _selected(user)
+            assert found is not None, "the match has seen it"
+            new = self._squeezed(made, part, result) if found[1] else made.outputs[0]
             if result.is_graph_output():
-                self.editor.replace_value(result, made.outputs[0])
+                self.editor.replace_value(result, new)
             else:
-                self.editor.replace_uses(result, made.outputs[0])
+                self.editor.replace_uses(result, new)
         self.editor.remove_dead(users)
         return True
+
+    def _squeezed(self, made: ir.Node, part: Part, like: ir.Value) -> ir.Value:
+        """What was selected for a reader whose axis goes, as with a Gather of one number."""
+        axis = self.editor.initializer(self.name(), np.array([part.axis], np.int64))
+        node = new_node("Squeeze", [made.outputs[0], axis], output=self.name(), like=like)
+        self.editor.insert_after([node], after=made)
+        return node.outputs[0]
 
 
 def _cut(shape: ir.ShapeProtocol, part: Part) -> ir.Shape:
@@ -193,23 +234,10 @@ def _cut(shape: ir.ShapeProtocol, part: Part) -> ir.Shape:
 
 def _rewrite(editor: Editor, found: _Climb) -> None:
     mover = _Mover(editor, site_of(found.root), found.root.graph)
-    if found.drops:
-        _keep_axis(mover, found)
     mover.waiting.append((found.source, found.part))
     # A value comes again with each of its readers; it is passed with the last.
     while mover.waiting:
         mover.pass_one(*mover.waiting.pop(0))
-
-
-def _keep_axis(mover: _Mover, found: _Climb) -> None:
-    """A Gather of one number as a selection that keeps the axis, and a Squeeze."""
-    made = mover.select(found.source, found.part, found.root)
-    axis = mover.editor.initializer(mover.name(), np.array([found.part.axis], np.int64))
-    old = found.root.outputs[0]
-    squeezed = new_node("Squeeze", [made, axis], output=mover.name(), like=old)
-    mover.editor.insert([squeezed], before=found.root)
-    mover.editor.replace_value(old, squeezed.outputs[0])
-    mover.editor.remove_dead([found.root])
 
 
 PLUGIN = LocalRule(
