@@ -213,6 +213,11 @@ class _Mover:
             result, found = result_of(user), _selected(user)
             assert found is not None, "the match has seen it"
             new = self._squeezed(made, part, result) if found[1] else made.outputs[0]
+            if result.is_graph_output() and new.is_graph_output():
+                # A value has one name: the second output of the same positions is a copy.
+                copy = new_node("Identity", [new], output=self.name(), like=result)
+                self.editor.insert_after([copy], after=made)
+                new = copy.outputs[0]
             if result.is_graph_output():
                 self.editor.replace_value(result, new)
             else:
