@@ -24,6 +24,8 @@ EXTERNAL_ABOVE_BYTES = 1_800_000_000
 
 _EXTERNAL_TENSOR_BYTES = 1024
 _STANDARD = ("", "ai.onnx")
+SHARED_SIZE = "SHARED_SIZE"
+"""Denotation of sizes that a transform proved equal to others: recorded, since no runtime would."""
 
 
 def to_proto(graph: ir.Model) -> onnx.ModelProto:
@@ -37,7 +39,8 @@ def stored_proto(graph: ir.Model) -> onnx.ModelProto:
     They are bytes to ship, and they change what is fused: where sizes are free, ONNX Runtime
     trusts recorded ones that it would not have derived, and on its processor provider the
     SkipLayerNormalization that follows is slower than Add and LayerNormalization. Outputs of
-    operators outside the standard keep theirs, since nothing tells them otherwise.
+    operators outside the standard keep theirs, since nothing tells them otherwise, and so do values
+    with a `SHARED_SIZE`, which a transform was asked to tell.
     """
     return leave_out_shapes(to_proto(graph))
 
@@ -48,12 +51,16 @@ def leave_out_shapes(model: onnx.ModelProto) -> onnx.ModelProto:
     while parts:
         part = parts.pop()
         kept = {name for node in part.node if node.domain not in _STANDARD for name in node.output}
-        infos = [info for info in part.value_info if info.name in kept]
+        infos = [info for info in part.value_info if info.name in kept or _is_told(info)]
         del part.value_info[:]
         part.value_info.extend(infos)
         for attribute in (attribute for node in part.node for attribute in node.attribute):
             parts += [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
     return model
+
+
+def _is_told(info: onnx.ValueInfoProto) -> bool:
+    return any(size.denotation == SHARED_SIZE for size in info.type.tensor_type.shape.dim)
 
 
 def copy_of(graph: ir.Model) -> ir.Model:

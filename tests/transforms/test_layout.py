@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +14,7 @@ from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of
 from edgeopt.graph.read import read_model
 from edgeopt.graph.runtime import Session
+from edgeopt.graph.write import to_bytes
 from edgeopt.testing import graphs
 from edgeopt.testing.graphs import Builder
 from edgeopt.testing.transform_exam import NoEvidence, examine_exact, offer, opened
@@ -288,3 +290,23 @@ def test_expectation_over_bins_leaves_no_convolution(tmp_path: Path) -> None:
     kinds = [node.op_type for node in built.graph.graph]
     assert "Conv" not in kinds
     assert "MatMul" in kinds
+
+
+def test_what_is_proved_of_sizes_stays_in_the_file() -> None:
+    """Shapes that a runtime infers are left out of files; these are the ones that it would not."""
+    b = Builder()
+    b.conv("x", "a", (2, 2), bias=False)
+    b.node("Relu", ["a"], "r")
+    b.node("Add", ["r", "x"], "y")
+    shape = ("N", 2, "H", "W")
+    graph = opened(b.model([("x", "float32", shape)], [("y", "float32", shape)]))
+    assert not onnx.load_from_string(to_bytes(graph)).graph.value_info
+    editor = Editor(graph)
+    made = transform_of("share_dimensions")[1].apply(
+        editor, Action.of("share_dimensions", "*"), NoEvidence()
+    )
+    assert not isinstance(made, Rejection)
+    held = to_bytes(graph)
+    told = {info.name for info in onnx.load_from_string(held).graph.value_info}
+    assert told == {"a", "r"}
+    assert to_bytes(ir.from_proto(onnx.load_from_string(held))) == held

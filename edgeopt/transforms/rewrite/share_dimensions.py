@@ -19,6 +19,7 @@ import onnx_ir as ir
 
 from edgeopt.core.action import Action
 from edgeopt.graph.editor import Editor, array_of
+from edgeopt.graph.write import SHARED_SIZE
 from edgeopt.transforms.base import Evidence, Offer, Rejection
 from edgeopt.transforms.local_rule import input_of, integers, word
 
@@ -56,7 +57,7 @@ class ShareDimensions:
         if not learned:
             return Rejection(reason="no two free sizes are known to be equal")
         for value, sizes in learned.items():
-            editor.set_shape(value, ir.Shape(sizes))
+            editor.set_shape(value, ir.Shape(sizes, denotations=[SHARED_SIZE] * len(sizes)))
         return action
 
 
