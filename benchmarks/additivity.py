@@ -17,6 +17,9 @@ a busy machine makes wall times worthless, and nothing here enters a front. Rang
 samples only, since codes take the same time whatever they stand for. Printed are Spearman's rank
 correlations and the mean absolute error of the ratio to the given model, model by model and, at the
 end, as a table; `--real` takes the seven real models that `quantization.py` is about.
+
+What the runtime made of each assignment is read after it was timed: kinds of operators that were
+asked for in integers and ran in float are printed, and count as float from then on.
 """
 
 import argparse
@@ -38,8 +41,10 @@ from edgeopt.api.workspace import Workspace
 from edgeopt.core.data import Feed
 from edgeopt.core.ranks import rank_correlation
 from edgeopt.estimate.gain import Gain
-from edgeopt.estimate.work import work_of
-from edgeopt.graph.runtime import Session
+from edgeopt.estimate.kernels import Kernels
+from edgeopt.estimate.work import Work, counted
+from edgeopt.graph.lowered import lowered
+from edgeopt.graph.runtime import Session, profile_nodes
 from edgeopt.graph.write import to_bytes
 from edgeopt.transforms.base import EXACT, Offer
 from edgeopt.transforms.space import GraphSpace
@@ -95,13 +100,24 @@ class Bench:
         self._given = Session(model)
         self._once(self._given)
         self._rounds = max(8, round(cpu_s / self._once(self._given)))
-        self.start = self.work(space.graph(space.empty()))
+        self.kernels = Kernels()
+        self.start = self.work(space.graph(space.empty())).under(self.kernels)
 
-    def work(self, graph: ir.Model) -> Floats:
-        """What the model counts of a graph [features]."""
-        return work_of(graph, self.space.shapes_of(graph))
+    def work(self, graph: ir.Model) -> Work:
+        """What the model counts of a graph."""
+        return counted(graph, self.space.shapes_of(graph))
 
-    def seen(self, codes: Sequence[int]) -> tuple[Floats, float]:
+    def place(self, codes: Sequence[int]) -> bool:
+        """Learn what the runtime makes of an assignment; whether anything counts otherwise now."""
+        graph, before = self.space.graph(self.space.decode(codes)), self.kernels
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(to_bytes(graph))
+            profile = profile_nodes(path, self.space.runtimes[0], self._feed, 1)
+        self.kernels = before.learned(graph, lowered(profile, graph))
+        return self.kernels.says_other_than(before)
+
+    def seen(self, codes: Sequence[int]) -> tuple[Work, float]:
         """Work of an assignment, and its CPU time over the given model's."""
         graph = self.space.graph(self.space.decode(codes))
         candidate = Session(to_bytes(graph))
@@ -137,11 +153,12 @@ def compare(bench: Bench, count: int, seed: int, *, single: bool) -> Mapping[str
     learning = Gain(bench.start)
     names = ("prior", "before", "units", *(("sum",) if single else ()))
     columns: dict[str, list[float]] = {name: [] for name in names}
-    works: list[Floats] = []
+    works: list[Work] = []
     ratios: list[float] = []
     for number, codes in enumerate(assignments(space, count, np.random.default_rng(seed))):
         on = [place for place in places if codes[place]]
-        work, ratio = bench.seen(codes)
+        counts, ratio = bench.seen(codes)
+        work = counts.under(bench.kernels)
         said = {
             "prior": 1 + Gain(bench.start).predict(work).mean,
             "before": 1 + learning.predict(work).mean,
@@ -151,11 +168,14 @@ def compare(bench: Bench, count: int, seed: int, *, single: bool) -> Mapping[str
         for name, column in columns.items():
             column.append(said[name])
         learning.learn(work, ratio)
-        works.append(work)
+        works.append(counts)
         ratios.append(ratio)
+        if bench.place(codes):
+            learning.recount(bench.start, [each.under(bench.kernels) for each in works])
         told = f"prior {said['prior']:.3f}  before {said['before']:.3f}"
         print(f"[{number:>3}] {len(on):>3} on  timed {ratio:.3f}  {told}", flush=True)
-    columns["left out"] = list(left_out(bench.start, works, ratios))
+    placed = [work.under(bench.kernels) for work in works]
+    columns["left out"] = list(left_out(bench.start, placed, ratios))
     lines = {
         name: line(column, ratios, errors=name not in {"sum", "units"})
         for name, column in columns.items()
@@ -163,6 +183,8 @@ def compare(bench: Bench, count: int, seed: int, *, single: bool) -> Mapping[str
     for name, text in lines.items():
         print(f"{name:<9}{text}")
     print({name: round(price, 1) for name, price in learning.prices_us.items()}, flush=True)
+    for kernel, (integers, floats) in bench.kernels.seen.items():
+        print(f"asked {kernel}: {integers} ran in integers, {floats} in float", flush=True)
     return {**lines, "timed": f"{min(ratios):.2f} to {max(ratios):.2f} of the given model"}
 
 

@@ -1,10 +1,13 @@
 """`GraphEstimator`: gains and damages of the recipes of one `GraphSpace`, for strategies.
 
-Implements `core.estimates.Estimator`. Latency comes from the node-and-edge model of `gain`;
+Implements `core.estimates.Estimator`. Latency comes from the node-and-edge model of `gain`, whose
+counts follow what the runtime made of the measured graphs: an alternative that asks for integers
+where those ran in float is foretold to gain nothing by it (`kernels`), in graphs not yet built too.
 damage is the sum of what each alternative does alone; once accuracies were measured, the drop is
 that sum with a factor for each alternative, refitted as the prices are.
 """
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,9 +22,10 @@ from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Change, Estimates
 from edgeopt.core.trial import Trial
 from edgeopt.estimate.borders import borders
 from edgeopt.estimate.gain import Gain
+from edgeopt.estimate.kernels import Kernels
 from edgeopt.estimate.regression import Fit, fit
 from edgeopt.estimate.sensitivity import SAMPLES, Sensitivity
-from edgeopt.estimate.work import work_of
+from edgeopt.estimate.work import Work, counted
 from edgeopt.graph.runtime import version
 from edgeopt.transforms.base import EXACT
 from edgeopt.transforms.replay import ActionRejected
@@ -66,7 +70,9 @@ class GraphEstimator:
         self._patience_s, self._clock = patience_s, clock
         self._gain: Gain | None = None
         self._sensitivity: Sensitivity | None = None
-        self._works: dict[str, Floats] = {}
+        self._works: dict[str, Work] = {}
+        self._kernels = Kernels()
+        self._measured: list[Recipe] = []
         self._waiting: dict[str, Trial] = {}
         self._learned: set[str] = set()
         self._drops: list[tuple[Floats, float]] = []
@@ -198,8 +204,8 @@ class GraphEstimator:
     def _work(self, recipe: Recipe) -> Floats:
         if recipe.digest not in self._works:
             graph = self._space.graph(recipe)
-            self._works[recipe.digest] = work_of(graph, self._space.shapes_of(graph))
-        return self._works[recipe.digest]
+            self._works[recipe.digest] = counted(graph, self._space.shapes_of(graph))
+        return self._works[recipe.digest].under(self._kernels)
 
     def _switched(self, recipe: Recipe) -> npt.NDArray[np.bool_]:
         """Which alternatives a recipe holds: [alternatives], at most one a choice."""
@@ -233,21 +239,40 @@ class GraphEstimator:
             self._learned.add(key)
             if trial.candidate.is_default:
                 self._accuracy = _accuracy(trial)
-        for trial in sorted(waiting.values(), key=lambda trial: trial.number):
-            if trial.candidate.runtime != self._space.runtimes[0] or not _by_parts(trial):
-                continue
-            ratio = ratio_of(trial)
-            if ratio is not None:
-                try:
-                    work = self._work(trial.candidate.recipe)
-                except ActionRejected:
-                    continue  # of another version of edgeopt, whose actions are not these
-                self.gain.learn(work, ratio)
+        usable = [
+            trial
+            for trial in sorted(waiting.values(), key=lambda trial: trial.number)
+            if trial.candidate.runtime == self._space.runtimes[0] and _by_parts(trial)
+        ]
+        self._see_kernels(usable)
+        for trial in usable:
+            self._learn_ratio(trial)
             accuracy = _accuracy(trial)
             if accuracy is not None and self._accuracy is not None and self._space.offer.data:
                 row = self.damages * self._switched(trial.candidate.recipe)
                 self._drops.append((row, self._accuracy - accuracy))
                 self._drop_fit = None
+
+    def _see_kernels(self, trials: Sequence[Trial]) -> None:
+        """What of the asked operators ran in integers; earlier trials are counted again by it."""
+        before = self._kernels
+        for trial in trials:
+            measured = trial.measurement
+            if measured is not None and measured.lowered is not None:
+                with contextlib.suppress(ActionRejected):  # of another version of edgeopt
+                    graph = self._space.graph(trial.candidate.recipe)
+                    self._kernels = self._kernels.learned(graph, measured.lowered)
+        if self._kernels.says_other_than(before):
+            works = [self._work(recipe) for recipe in self._measured]
+            self.gain.recount(self._work(self._space.empty()), works)
+
+    def _learn_ratio(self, trial: Trial) -> None:
+        ratio = ratio_of(trial)
+        if ratio is None:
+            return
+        with contextlib.suppress(ActionRejected):  # of another version, whose actions are not these
+            self.gain.learn(self._work(trial.candidate.recipe), ratio)
+            self._measured.append(trial.candidate.recipe)
 
 
 def like(

@@ -6,6 +6,7 @@ price an edge reached 0.92-0.96 from 16 combinations. Everything is relative to 
 that the prior needs no speed of the device.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,6 +53,14 @@ class Gain:
         self._watched.append((1.0 + self.predict(work).mean, ratio))
         self._rows.append(self._row(work))
         self._ratios.append(ratio)
+        self._fit = None
+
+    def recount(self, baseline: Floats, works: Sequence[Floats]) -> None:
+        """Other counts of the same trials, in the order of learning: kernels are known better."""
+        if len(works) != len(self._ratios):
+            raise ValueError("every trial learned from has its work")
+        self.baseline = baseline
+        self._rows = [self._row(work) for work in works]
         self._fit = None
 
     @property

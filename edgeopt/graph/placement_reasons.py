@@ -4,7 +4,7 @@ Reasons are read from the graph that was asked for, against what was executed: a
 integers on every side, and only the graph shows which side is missing.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import onnx_ir as ir
@@ -76,16 +76,24 @@ def traps(
 
 
 def _executed(nodes: Nodes, built: Sequence[ir.Node]) -> dict[str, str]:
-    """Built node's name to executed operator; the runtime appends to names, as in `a_token_7`."""
+    """Built node's name to executed operator."""
     known = {node.name for node in built if node.name}
     found: dict[str, str] = {}
     for node in nodes:
-        name = str(node["name"])
-        while name not in known and "_" in name:
-            name = name.rpartition("_")[0]
-        if name in known:
+        name = built_name(str(node["name"]), known)
+        if name:
             found.setdefault(name, str(node["op"]))
     return found
+
+
+def built_name(executed: str, known: Collection[str | None]) -> str:
+    """The built node that an executed one was made from, by their names; empty for none.
+
+    The runtime appends to names, as in `a_token_7`.
+    """
+    while executed not in known and "_" in executed:
+        executed = executed.rpartition("_")[0]
+    return executed if executed in known else ""
 
 
 def _is_integer(operator: str) -> bool:

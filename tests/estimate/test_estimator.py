@@ -9,6 +9,7 @@ import pytest
 from edgeopt.core.action import Action
 from edgeopt.core.candidate import Candidate, RuntimeSettings
 from edgeopt.core.estimates import DAMAGE, DROP, LATENCY, Estimator
+from edgeopt.core.lowered import Layer, Lowered
 from edgeopt.core.measurement import Measurement, Value
 from edgeopt.core.objective import Objective
 from edgeopt.core.samples import Samples
@@ -119,6 +120,48 @@ def test_it_learns_from_what_was_measured(space: GraphSpace):
     assert after.mean(LATENCY) > before
     assert after.mean(DROP) == pytest.approx(0.1, abs=0.01)
     assert estimator.gain.count == 1
+
+
+def _in_float(space: GraphSpace, trial: Trial) -> Trial:
+    """What a device tells that has no integer convolutions."""
+    graph = space.graph(trial.candidate.recipe)
+    layers = tuple(
+        Layer(name=n.name or "", operator=n.op_type, precision="float32", provider="")
+        for n in graph.graph
+        if n.op_type == "Conv"
+    )
+    assert trial.measurement is not None
+    told = replace(trial.measurement, lowered=Lowered(layers=layers, asked=1, ran=0))
+    return replace(trial, outcome=told)
+
+
+def test_what_ran_in_float_is_foretold_to_gain_nothing_elsewhere_either(space: GraphSpace):
+    """One placement of one group says it of the groups that nobody has measured."""
+    estimator = GraphEstimator(space)
+    places = [i for i, choice in enumerate(space.choices) if choice.family == "quantize"]
+    first, *others = (estimator.alone(i, 1) for i in places if "conv" in space.choices[i].name)
+    exact = estimator.predict(estimator.exact()).mean(LATENCY)
+    before = [estimator.predict(recipe).mean(LATENCY) for recipe in others]
+    assert min(before) < exact
+    estimator.learn([_in_float(space, _trial(1, first, 1.1, 0.9))])
+    start = estimator.predict(estimator.exact()).mean(LATENCY)
+    assert all(estimator.predict(recipe).mean(LATENCY) >= start for recipe in others)
+
+
+def test_a_resumed_search_foretells_the_same(space: GraphSpace):
+    """Told at once or one after the other: earlier trials are counted by later placements."""
+    recipes = [_with(space, "quantize"), _with(space)]
+    estimators = [GraphEstimator(space), GraphEstimator(space)]
+    one = _trial(1, recipes[0], 1.2, 0.9)
+    place = next(i for i, choice in enumerate(space.choices) if choice.name.endswith("conv2"))
+    two = _in_float(space, _trial(2, estimators[0].alone(place, 1), 1.1, 0.9))
+    estimators[0].learn([one, two])
+    for trial in (one, two):
+        estimators[1].learn([trial])
+        estimators[1].predict(recipes[0])
+    for recipe in recipes:
+        said = [estimator.predict(recipe).mean(LATENCY) for estimator in estimators]
+        assert said[0] == pytest.approx(said[1], rel=1e-9)
 
 
 def test_a_trial_that_cannot_be_built_any_more_teaches_nothing(space: GraphSpace):
