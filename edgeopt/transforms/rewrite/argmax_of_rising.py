@@ -12,6 +12,8 @@ half precision, where ties are common. For Softmax see `argmax_of_logits` and `t
 ONNX Runtime does nothing of it.
 """
 
+from math import isfinite
+
 from edgeopt.transforms.rules.conditions import require_not_wider
 from edgeopt.transforms.rules.form import Rule
 from edgeopt.transforms.rules.sizes import require
@@ -52,7 +54,8 @@ def _(x: Tensor, function: Node, c: Const | None = None) -> None:
         require_not_wider(c, x, "the operand widens it")
         number = c.scalar()
         factor = function.op_type in ("Mul", "Div")
-        require(not factor or 0 < number < float("inf"), "the factor is not above 0")
+        require(isfinite(number), "the operand makes all elements alike")
+        require(not factor or number > 0, "the factor is not above 0")
 
 
 @rising.replace_with
