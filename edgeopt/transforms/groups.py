@@ -35,6 +35,8 @@ QUANTIZERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLi
 GROUPS_AT_MOST = 40
 BOUNDED = "__bounded"
 """Ends the name of a value that is only cut where its codes end anyway."""
+SIGMOID = "__sigmoid"
+"""Ends the name of the logistic factor of a GELU in integers, which stays no member of a group."""
 _REPLACED = "__replaced"
 _MATRIX = "__matrix"
 """Of a product's rows, which are those of the value in another shape."""
@@ -353,11 +355,12 @@ def _absorbed(node: ir.Node, owner: Mapping[str, int], convolution: list[bool]) 
 
 
 def _is_float_arithmetic(node: ir.Node, sources: Sequence[ir.Value]) -> bool:
-    """Whether integers would be a loss: parts of a spelled GELU, and squares.
+    """Whether integers would be a loss: parts of a GELU, and squares.
 
     A square has twice the dynamic range of its operand; eight bits hold the loud values only.
     """
-    return is_square(node) or any(_is_error_function(value) for value in sources)
+    parts = (_is_error_function(value) or name_of(value).endswith(SIGMOID) for value in sources)
+    return is_square(node) or any(parts)
 
 
 def is_square(node: ir.Node) -> bool:

@@ -68,7 +68,10 @@ def _around(plan: Plan, names: Iterable[str]) -> Iterator[ir.Node]:
             if before is not None:
                 yield before
         for output in node.outputs:
-            yield from (user for user in float_users(output) if is_weighted(user))
+            for user in float_users(output):
+                # Behind a GELU in integers too, which belongs to the layer before it.
+                behind = (one for made in user.outputs for one in float_users(made))
+                yield from (one for one in (user, *behind) if is_weighted(one))
 
 
 def _layer(node: ir.Node | None) -> ir.Node | None:

@@ -10,7 +10,7 @@ the product) unless its user is quantized. Must not fire without calibration, be
 per-channel form), or on weights that are not float32 constants.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 import onnx_ir as ir
@@ -37,6 +37,7 @@ from edgeopt.transforms.groups import (
     through,
 )
 from edgeopt.transforms.quantize._borders import keep_borders, take_borders
+from edgeopt.transforms.quantize._gelu import SIGMOID_GELU, gelu_behind, write_gelu
 from edgeopt.transforms.quantize._gemm import has_gemm_form, write_gemm
 from edgeopt.transforms.quantize._once import read_once
 from edgeopt.transforms.quantize._plan import Plan, held_plan, holds_quantizers, plan_of
@@ -66,7 +67,7 @@ class StaticQdq:
             for node in model.graph
             if is_weighted(node) and is_quantized(node)
         } | replaced(model)
-        products = _with_gemm_form(model)
+        products, curved = _with_gemm_form(model), _before_gelu(model)
         return tuple(
             Action.of(
                 "static_qdq",
@@ -80,7 +81,7 @@ class StaticQdq:
             )
             for group in float_groups(model)
             if quantized.isdisjoint(group.nodes)
-            for form in _forms(group, products)
+            for form in _forms(group, products, curved)
         )
 
     def apply(self, editor: Editor, action: Action, evidence: Evidence) -> Action | Rejection:
@@ -115,12 +116,27 @@ def _with_gemm_form(model: ir.Model) -> dict[str, str]:
     return {name_of(node.outputs[0]): node.op_type for node in model.graph if has_gemm_form(node)}
 
 
-def _forms(group: Group, products: Mapping[str, str]) -> tuple[dict[str, bool], ...]:
-    """With a MatMul its Gemm comes first; a convolution as Gemm pays on some processors only."""
+def _before_gelu(model: ir.Model) -> frozenset[str]:
+    """Names of values that only a GELU reads, where they would be codes."""
+    return frozenset(
+        name_of(node.outputs[0])
+        for node in model.graph
+        if node.op_type == "Conv" and is_weighted(node) and gelu_behind(model, node.outputs[0])
+    )
+
+
+def _forms(
+    group: Group, products: Mapping[str, str], curved: Collection[str]
+) -> tuple[dict[str, bool], ...]:
+    """A GELU in integers first. With a MatMul its Gemm comes first; a convolution as Gemm pays on
+    some processors only.
+    """
+    gelu = ({SIGMOID_GELU: True},) if any(name in curved for name in group.nodes) else ()
     found = {products[name] for name in group.nodes if name in products}
     if not found:
-        return ({},)
-    return ({"gemm": True}, {}) if "MatMul" in found else ({}, {"gemm": True})
+        return (*gelu, {})
+    gemm = {"gemm": True}
+    return (*gelu, gemm, {}) if "MatMul" in found else (*gelu, {}, gemm)
 
 
 def _refused(model: ir.Model) -> Rejection | None:
@@ -173,7 +189,22 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
         if isinstance(pair, Rejection):
             return pair
         _redirect(editor, made, pair)
+        if action.get(SIGMOID_GELU, False):
+            refused = _integer_gelu(editor, pair, plan, action)
+            if refused is not None:
+                return refused
         read_once(editor, made, pair, plan.members)
+    return None
+
+
+def _integer_gelu(editor: Editor, pair: ir.Value, plan: Plan, action: Action) -> Rejection | None:
+    made = write_gelu(editor, pair, plan, action)
+    if made is None:
+        return None
+    coded = _pair(editor, made, plan, str(action.get("activation")))
+    if isinstance(coded, Rejection):
+        return coded
+    _redirect(editor, made, coded)
     return None
 
 
