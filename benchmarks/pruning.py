@@ -2,13 +2,15 @@
 
     python benchmarks/pruning.py [MODEL ...] [--ratios 0.1,0.25,0.5] [--distil 300] [--out DIR]
                                  [--shapes gates+0.5,...] [--calibration 0.5] [--drop relu_2,...]
+                                 [--relu]
 
 Every channel group that the search is offered loses the same share of its units, in blocks of this
 device; where a net has squeeze-and-excite gates, the same again with all of them held. With
-`--drop` those layers are left out of every row. Accuracy is
-that of held-out samples and of the shift probes, beside the given model's; latency is a ratio of
-interleaved runs in fresh processes, one thread. A row is kept where neither loses more than one
-point. `onnxsim` with its structured pruning stands beside where it runs.
+`--drop` those layers are left out of every row, with `--relu` every smooth activation of every row
+becomes Relu. Accuracy is that of held-out samples and of the shift probes, beside the given
+model's; latency is a ratio of interleaved runs in fresh processes, one thread. A row is kept where
+neither loses more than one point. `onnxsim` with its structured pruning stands beside where it
+runs.
 
 Seconds of repairs are those of one core at work. What is trained on, what is held out and what the
 probes start from are other items of one rendering each (see the zoo's scripts); the probes are
@@ -70,6 +72,7 @@ class Row:
         speedup: Ratio with the bounds of its interval; of a shape, whatever its weights.
         note: Why there is nothing, or what was refused.
         dropped: Layers that were left out.
+        relu: Smooth activations that became Relu.
     """
 
     share: float
@@ -80,12 +83,14 @@ class Row:
     speedup: tuple[float, float, float] | None = None
     note: str = ""
     dropped: int = 0
+    relu: int = 0
 
     @property
     def shape(self) -> str:
         """Names what decides the speed."""
         dropped = f"drop{self.dropped}+" if self.dropped else ""
-        return f"{dropped}{'gates+' * self.gates}{self.share:g}"
+        relu = f"relu{self.relu}+" if self.relu else ""
+        return f"{dropped}{relu}{'gates+' * self.gates}{self.share:g}"
 
     def worst(self, given: Mapping[str, float]) -> float:
         """The largest loss over the held-out part and the probes."""
@@ -102,6 +107,7 @@ class Bench:
         distil_s: Seconds of one training; 0 trains nothing.
         calibration: Share of the samples that repairs may use; 0 for the usual 256 at most.
         drop: Sites of layers that are left out of every row.
+        relu: Whether every smooth activation becomes Relu.
     """
 
     def __init__(
@@ -113,6 +119,7 @@ class Bench:
         stack: ExitStack,
         calibration: float = 0.0,
         drop: Sequence[str] = (),
+        relu: bool = False,
     ):
         self.subject = _opened(model, calibration)
         assert self.subject.data is not None, "the zoo has data"
@@ -135,13 +142,13 @@ class Bench:
         self.dropped = [Action.of("drop_layer", site) for site in drop]
         graph = self.workshop.read(self.workshop.recipe(self.exact)).graph
         self.groups = Dependencies(graph).groups
-        self.gates = [
-            action
-            for choice in self.space.choices
-            for alternative in choice.alternatives
-            for action in alternative
-            if action.transform == "static_gate"
-        ]
+        self.gates = self._offered("static_gate")
+        self.relu = self._offered("relu_activation") if relu else []
+
+    def _offered(self, transform: str) -> list[Action]:
+        alternatives = [one for choice in self.space.choices for one in choice.alternatives]
+        actions = [action for alternative in alternatives for action in alternative]
+        return [a for a in dict.fromkeys(actions) if a.transform == transform]
 
     def values(self, model: Path) -> dict[str, float]:
         """The metric on every part."""
@@ -173,7 +180,8 @@ class Bench:
     def row(self, share: float, gates: bool, repair: str) -> Row:
         """Build one, score it, and leave its file."""
         made = Row(share=share, gates=gates, repair=repair, dropped=len(self.dropped))
-        pruned = [*self.dropped, *(self.gates if gates else ()), *self.cuts(share)]
+        made.relu = len(self.relu)
+        pruned = [*self.dropped, *self.relu, *(self.gates if gates else ()), *self.cuts(share)]
         if not pruned:
             made.note = "nothing of it can be removed in blocks of this device"
             return made
@@ -256,6 +264,7 @@ def main() -> None:
     parser.add_argument("--ratios", default="0.1,0.25,0.5")
     parser.add_argument("--shapes", default="", help="only these, such as gates+0.5")
     parser.add_argument("--drop", default="", help="layers to leave out, by what they make")
+    parser.add_argument("--relu", action="store_true", help="for every smooth activation")
     parser.add_argument("--calibration", type=float, default=0.0, help="share of the samples")
     parser.add_argument("--distil", type=float, default=300.0, help="seconds of one training")
     parser.add_argument("--samples", type=int, default=100_000, help="of each part at most")
@@ -275,6 +284,7 @@ def main() -> None:
                 stack,
                 asked.calibration,
                 list(filter(None, asked.drop.split(","))),
+                asked.relu,
             )
             parts = bench.subject.data
             assert parts is not None, "the zoo has data"
@@ -291,9 +301,9 @@ def main() -> None:
 def _rows(bench: Bench, shares: Sequence[float], shapes: Collection[str]) -> Iterator[Row]:
     repairs = (NONE, SOLVED, *((TRAINED,) if bench.distil_s else ()))
     for gates in (False, True) if bench.gates else (False,):
-        for share in (0.0, *shares) if gates else shares:
-            dropped = len(bench.dropped)
-            shape = Row(share=share, gates=gates, repair=NONE, dropped=dropped).shape
+        for share in (0.0, *shares) if gates or bench.relu else shares:
+            row = Row(share=share, gates=gates, repair=NONE)
+            shape = replace(row, dropped=len(bench.dropped), relu=len(bench.relu)).shape
             if shapes and shape not in shapes:
                 continue
             for repair in repairs:

@@ -23,9 +23,13 @@ def on_off(name: str, family: str, actions: Sequence[Action], *, mends: bool = F
 
 
 def grouped(family: str, actions: Sequence[Action]) -> list[Choice]:
-    """One choice a site: nothing, or one of the actions there, those for speed first."""
+    """One choice a site: nothing, or one of the actions there, those for speed first.
+
+    Of a transform that says so (`parts`) one for each run of neighbours, so many at most.
+    """
     by_site: dict[str, list[Action]] = {}
-    listed = dict.fromkeys(actions)
+    every = dict.fromkeys(actions)
+    listed = dict.fromkeys(action for action in every if not _parts(action))
     for action in sorted(listed, key=_order) if family == "quantize" else listed:
         by_site.setdefault(action.site, []).append(action)
     order = list(dict.fromkeys(action.site for action in listed))
@@ -37,7 +41,36 @@ def grouped(family: str, actions: Sequence[Action]) -> list[Choice]:
             alternatives=((), *((action,) for action in found)),
         )
         for site, found in ((site, by_site[site]) for site in order)
+    ] + _in_runs(family, [action for action in every if _parts(action)])
+
+
+def _in_runs(family: str, actions: Sequence[Action]) -> list[Choice]:
+    """All or nothing of each run of neighbours of one transform."""
+    by_transform: dict[str, list[Action]] = {}
+    for action in actions:
+        by_transform.setdefault(action.transform, []).append(action)
+    return [
+        Choice(
+            name=f"{family}:{transform}/{number + 1}",
+            family=family,
+            labels=("off", transform),
+            alternatives=((), tuple(run)),
+        )
+        for transform, found in by_transform.items()
+        for number, run in enumerate(_runs(found, _parts(found[0])))
     ]
+
+
+def _runs(actions: Sequence[Action], most: int) -> list[Sequence[Action]]:
+    """As long as one another but for one."""
+    count = min(most, len(actions))
+    ends = [round(len(actions) * (number + 1) / count) for number in range(count)]
+    return [actions[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _parts(action: Action) -> int:
+    """How many choices a transform's sites make together at most; 0 where each is its own."""
+    return int(getattr(transform_of(action.transform)[1], "parts", 0))
 
 
 def scheme_of(action: Action) -> str:

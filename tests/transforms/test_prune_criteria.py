@@ -88,6 +88,20 @@ def _loss(reader: Reader, gone: Sequence[int]) -> float:
     return float((left * reader.products).sum() / (reader.covariance * reader.products).sum())
 
 
+@pytest.mark.parametrize("below", [1e-4, 1e-2])
+def test_a_covariance_that_rounding_left_below_zero(below: float) -> None:
+    """Every unit has a place in the order, and those that never vary go first."""
+    draw = default_rng(3)
+    reader = _reader(list(range(24)), draw)
+    covariance = reader.covariance
+    assert covariance is not None
+    covariance[8:] = covariance[:, 8:] = 0.0
+    covariance[np.arange(8, 24), np.arange(8, 24)] = -below * np.trace(covariance) / 24
+    order = elimination(24, [reader]).tolist()
+    assert sorted(order) == list(range(24))
+    assert set(order[:16]) == set(range(8, 24))
+
+
 @pytest.mark.parametrize(
     ("width", "places"),
     [

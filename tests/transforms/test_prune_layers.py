@@ -16,6 +16,7 @@ from edgeopt.testing.quantize_exam import evidence_of
 from edgeopt.testing.transform_exam import NoEvidence, examine, opened
 from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.calibration.moments import Moments
+from edgeopt.transforms.prune.drop_branch import PLUGIN as DROP
 from edgeopt.transforms.prune.hold_branch import PLUGIN as HOLD
 from edgeopt.transforms.prune.low_rank import PLUGIN as LOW_RANK
 from edgeopt.transforms.prune.low_rank import truncated
@@ -50,6 +51,61 @@ def test_a_branch_becomes_its_mean(net: str, sites: list[str], store: ArtifactSt
         editor.replace_uses(value, editor.initializer("held", mean.reshape(shape)))
         assert difference(graph, one.graph, feeds) <= TOLERANCE
         assert len(list(one.graph.graph)) < len(list(graph.graph))
+
+
+@pytest.mark.parametrize(
+    ("net", "sites"),
+    [
+        ("resnet", ["a2"]),
+        ("mobilenet", ["project"]),
+        ("shufflenet", ["g2"]),
+        ("bert_block", ["o"]),
+        ("densenet", []),
+    ],
+)
+def test_a_branch_is_left_out(net: str, sites: list[str]) -> None:
+    """The net is the one in which the branch adds nothing; one that makes the output stays."""
+    model = NETS[net]()
+    applied = examine("drop_branch", model)
+    assert [one.action.site for one in applied] == sites
+    for one in applied:
+        graph = opened(model)
+        value = next(v for n in graph.graph for v in n.outputs if v.name == one.action.site)
+        editor = Editor(graph)
+        editor.replace_uses(value, editor.initializer("nothing", np.zeros((), np.float32)))
+        assert difference(graph, one.graph, random_feeds(model, 2)) <= TOLERANCE
+        assert len(list(one.graph.graph)) < len(list(graph.graph))
+
+
+@pytest.mark.parametrize(
+    ("net", "site", "reason"),
+    [
+        ("resnet", "b2", "no part of what it is computed from"),
+        ("resnet", "stem", "something else than one sum reads it"),
+        ("resnet", "nowhere", "no node of the main graph"),
+    ],
+)
+def test_what_is_no_branch_is_not_left_out(net: str, site: str, reason: str) -> None:
+    """And the graph is as it was."""
+    editor = Editor(opened(NETS[net]()))
+    before = to_bytes(editor.model)
+    made = DROP.apply(editor, Action.of("drop_branch", site), NoEvidence())
+    assert isinstance(made, Rejection)
+    assert reason in made.reason
+    assert to_bytes(editor.model) == before
+
+
+def test_a_branch_of_a_sum_that_is_an_output_stays() -> None:
+    """Nothing behind it could make up for it."""
+    b = Builder(1)
+    b.conv(b.node("Relu", [b.conv("x", "a", (8, 8))], "r"), "f", (8, 8))
+    b.node("Add", ["x", "f"], "y")
+    shape = ("float32", (1, 8, 4, 4))
+    editor = Editor(opened(b.model([("x", *shape)], [("y", *shape)])))
+    assert DROP.sites(editor.model, narrow_offer()) == ()
+    made = DROP.apply(editor, Action.of("drop_branch", "f"), NoEvidence())
+    assert isinstance(made, Rejection)
+    assert "an output" in made.reason
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,7 @@ class Problem:
         assert reader.covariance is not None, "the caller looked"
         assert reader.products is not None, "they are there together"
         size = len(reader.units)
-        ridge = _RIDGE * max(float(np.trace(reader.covariance)) / size, 1e-30)
-        self._inverse = np.linalg.inv(reader.covariance + ridge * np.eye(size))
+        self._inverse = np.linalg.inv(_definite(reader.covariance))
         self._products = reader.products.copy()
         self._share = 1 / max(float((reader.covariance * reader.products).sum()), 1e-30)
         self._places = _places(reader.units, count)
@@ -125,3 +124,24 @@ def _places(units: Indices, count: int) -> Indices:
     within = np.arange(len(units)) - np.repeat(np.cumsum(each) - each, each)
     found[units[order], within] = order
     return found
+
+
+def _definite(covariance: Floats) -> Floats:
+    """With the least ridge that leaves no variance below 0.
+
+    Where a channel hardly differs from its mean, as behind a Relu that is nearly always 0, the
+    difference of two large sums is less than 0 by rounding.
+    """
+    size = len(covariance)
+    ridge = _RIDGE * max(float(np.trace(covariance)) / size, 1e-30)
+    while not _has_root(made := covariance + ridge * np.eye(size)):
+        ridge *= 10
+    return made
+
+
+def _has_root(matrix: Floats) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return not np.isfinite(matrix).all()
+    return True

@@ -29,7 +29,7 @@ _MAPS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Branch:
+class Branch:
     """An Add of a stream and a branch that reads it.
 
     Args:
@@ -50,7 +50,7 @@ class _Branch:
         return 1 if self.rank >= _MAPS else -1
 
 
-def _hold(editor: Editor, found: _Branch, mean: npt.NDArray[Any]) -> None:
+def _hold(editor: Editor, found: Branch, mean: npt.NDArray[Any]) -> None:
     """Add the mean instead of the branch."""
     value = found.add.inputs[found.index]
     assert value is not None, "the branch was matched"
@@ -63,13 +63,15 @@ def _hold(editor: Editor, found: _Branch, mean: npt.NDArray[Any]) -> None:
     editor.remove_dead([node])
 
 
-def _all(model: ir.Model) -> list[ir.Value]:
+def branches(model: ir.Model) -> list[ir.Value]:
+    """Everything that could be held, in graph order."""
     adds = [node for node in model.graph if node.op_type == "Add" and not node.domain]
     values = [value for node in adds for value in node.inputs if value is not None]
-    return [value for value in values if not isinstance(_match(value), Rejection)]
+    return [value for value in values if not isinstance(branch_of(value), Rejection)]
 
 
-def _match(value: ir.Value) -> _Branch | Rejection:
+def branch_of(value: ir.Value) -> Branch | Rejection:
+    """The branch that a value is the end of; why it must stay where it is none."""
     add = sole_user(value)
     if add is None or add.op_type != "Add" or add.domain:
         return Rejection(reason="something else than one sum reads it")
@@ -85,7 +87,7 @@ def _match(value: ir.Value) -> _Branch | Rejection:
         return refuse("its number of channels is not known", add)
     if not _reads(value, stream):
         return refuse("what it is added to is no part of what it is computed from", add)
-    return _Branch(add, index, width, len(shape))
+    return Branch(add, index, width, len(shape))
 
 
 def _reads(value: ir.Value, stream: ir.Value) -> bool:
@@ -110,8 +112,8 @@ def _reads(value: ir.Value, stream: ir.Value) -> bool:
 
 PLUGIN = HeldAtMean(
     name="hold_branch",
-    values=_all,
-    match=_match,
+    values=branches,
+    match=branch_of,
     hold=_hold,
     unknown="no calibration sample says what this branch adds",
 )
