@@ -13,7 +13,7 @@ leaves out because it does not apply in a combination, the simulator applies.
 import gzip
 import json
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,7 @@ from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
 from edgeopt.estimate.gain import Gain
 from edgeopt.estimate.regression import Fit, fit
+from edgeopt.estimate.work import NAMES
 from edgeopt.search.codes import EXACT
 
 Floats = npt.NDArray[np.float64]
@@ -270,6 +271,22 @@ class Simulator:
         )
 
 
+def _by_name(features: Sequence[str]) -> Callable[[Sequence[float]], Floats]:
+    """Recorded work in the order of today's features; what was not counted then is 0.
+
+    Raises:
+        ValueError: Something was counted that has no price any more.
+    """
+    if unknown := set(features) - set(NAMES):
+        raise ValueError(f"recorded work has no price: {', '.join(sorted(unknown))}")
+
+    def now(work: Sequence[float]) -> Floats:
+        found = dict(zip(features, work, strict=True))
+        return np.array([found.get(name, 0.0) for name in NAMES])
+
+    return now
+
+
 def _typical(errors: Floats) -> float:
     """A spread that a few wild rows do not rule."""
     return float(np.median(np.abs(errors)) / 0.6745)
@@ -286,14 +303,15 @@ class SimulatedEstimator:
     def __init__(self, recording: Recording, space: Space) -> None:
         known = recording.known
         self._space = space
-        self._start = np.array(known["work_start"])
-        self._alone = [[np.array(w) - self._start for w in one] for one in known["work_alone"]]
+        now = _by_name(known["features"])
+        self._start = now(known["work_start"])
+        self._alone = [[now(w) - self._start for w in one] for one in known["work_alone"]]
         self._codes = tuple(known["start"])
-        self._pairs = {(i, j): np.array(w) for i, j, w in known["pairs"]}
+        self._pairs = {(i, j): now(w) for i, j, w in known["pairs"]}
         self._damage = np.array(known["damage"])
         sizes = [len(choice) for choice in recording.choices]
         self._first = np.cumsum([0, *sizes])[:-1]
-        self._gain = Gain(np.array(known["work_given"]))
+        self._gain = Gain(now(known["work_given"]))
         self._learned: dict[str, None] = {}
         self._drops: list[tuple[Floats, float]] = []
         self._fitted: tuple[float, Fit] | None = None
