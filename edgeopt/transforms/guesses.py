@@ -23,7 +23,9 @@ GATES, NARROW, HALF_WIDTH = "static_gates", "narrow", "half_width"
 _HALF_OF_FIRST = 2 / 3
 _RANGES = "quantize:*"
 """The choice of how ranges are found: extremes, where it is off."""
-_GATE, _CHANNELS = "static_gate", "channels_"
+HALF_WITH_RELU = f"{HALF_WIDTH}+relu"
+"""Of half the width, every smooth activation a Relu; only where it can be trained then."""
+_GATE, _CHANNELS, _RELU = "static_gate", "channels_", "relu_activation"
 ALWAYS_WITH_PRUNING = frozenset({"repair:least_squares"})
 
 
@@ -158,14 +160,15 @@ def pruned(
     """
     gates = {choice.name for choice in choices if _does(choice, _GATE)}
     widths = {choice.name for choice in choices if _does(choice, _CHANNELS)}
+    smooth = {choice.name for choice in choices if _does(choice, _RELU)}
     exact = switched(choices, macros, EXACT, named=IN_FLOAT)
     integers = switched(choices, macros, EXACT | {"quantize"})
 
-    def cut(start: Sequence[int], share: float) -> list[int]:
+    def cut(start: Sequence[int], share: float, on: Collection[str] = gates) -> list[int]:
         """With widths at a share of their first alternative; at 0 as they are."""
         return [
             1
-            if choice.name in gates or choice.name in ALWAYS_WITH_PRUNING
+            if choice.name in on or choice.name in ALWAYS_WITH_PRUNING
             else _nearest(choice, share)
             if choice.name in widths
             else code
@@ -175,6 +178,8 @@ def pruned(
     found = {GATES: cut(exact, 0)} if gates else {}
     if widths:
         cuts = {NARROW: cut(exact, 1), HALF_WIDTH: cut(exact, _HALF_OF_FIRST)}
+        if trains and smooth:
+            found[HALF_WITH_RELU] = cut(exact, _HALF_OF_FIRST, gates | smooth)
         found |= dict(reversed(cuts.items())) if trains else cuts
         if any(choice.family == "quantize" for choice in choices):
             found[f"{NARROW}+quantize"] = cut(integers, 1)

@@ -12,7 +12,7 @@ from edgeopt.testing import graphs
 from edgeopt.testing.quantize_exam import evidence_of
 from edgeopt.testing.transform_exam import offer
 from edgeopt.transforms.choices import in_order
-from edgeopt.transforms.guesses import HALF_WIDTH, NARROW, first_guesses
+from edgeopt.transforms.guesses import HALF_WIDTH, HALF_WITH_RELU, NARROW, first_guesses
 from edgeopt.transforms.repair._torch import is_installed
 from edgeopt.transforms.replay import ActionRejected, Workshop
 from edgeopt.transforms.space import GraphSpace
@@ -50,6 +50,21 @@ def test_where_nets_are_trained_the_narrower_one_is_tried_first() -> None:
     choices = [_widths("a", 48, 40, 32, 16)]
     assert list(first_guesses(choices, (), None)) == [NARROW, HALF_WIDTH]
     assert list(first_guesses(choices, (), None, trains=True)) == [HALF_WIDTH, NARROW]
+
+
+def test_where_nets_are_trained_smooth_activations_go_first() -> None:
+    """With every one a Relu; least squares alone would not bring it back."""
+    smooth = Choice(
+        name="prune:relu_activation/1",
+        family="prune",
+        labels=("off", "relu_activation"),
+        alternatives=((), (Action.of("relu_activation", "s"),)),
+    )
+    choices = [smooth, _widths("a", 48, 40, 32, 16)]
+    found = first_guesses(choices, (), None, trains=True)
+    assert list(found) == [HALF_WITH_RELU, HALF_WIDTH, NARROW]
+    assert (found[HALF_WITH_RELU], found[HALF_WIDTH]) == ([1, 3], [0, 3])
+    assert list(first_guesses(choices, (), None)) == [NARROW, HALF_WIDTH]
 
 
 def test_pruned_guesses_are_repaired(workshop: Workshop) -> None:
