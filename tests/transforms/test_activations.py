@@ -145,7 +145,7 @@ def test_least_squares_make_up_for_a_part(store: ArtifactStore) -> None:
     before = output_error(opened(model), editor.model, fresh)
     solved = SOLVE.apply(editor, Action.of("least_squares", "*", samples=64), evidence)
     assert isinstance(solved, Action)
-    assert output_error(opened(model), editor.model, fresh) < 0.5 * before
+    assert output_error(opened(model), editor.model, fresh) < 0.7 * before
 
 
 def test_neighbours_are_one_choice() -> None:

@@ -28,6 +28,7 @@ from edgeopt.transforms.repair._repair import Fitting, Repair
 from edgeopt.transforms.repair._solve import Sums
 from edgeopt.transforms.repair._stages import Stages
 from edgeopt.transforms.repair._weighted import Weighted, columns, separate, weighted
+from edgeopt.transforms.restated import as_stated
 
 Array = npt.NDArray[Any]
 RIDGE = 1e-3
@@ -50,8 +51,9 @@ def _able(graph: ir.Graph) -> bool:
 
 def _solve_all(fitting: Fitting) -> None:
     feeds = fitting.feeds[: _affordable(fitting)]
-    before = {layer.result.name: layer for layer in _layers(fitting.reference.graph)}
-    runs = Stages(fitting.reference, feeds), Stages(fitting.model, feeds)
+    reference = as_stated(fitting.reference, fitting.model)
+    before = {layer.result.name: layer for layer in _layers(reference.graph)}
+    runs = Stages(reference, feeds), Stages(fitting.model, feeds)
     for seed, layer in enumerate(list(_layers(fitting.model.graph))):
         given = before.get(layer.result.name)
         if given is None or layer.matrix().shape[-1] > _INPUTS:
