@@ -1,6 +1,6 @@
 """What we would try first, as codes of the choices of a space, by name and most promising first."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from edgeopt.core.action import Action, Choice
 from edgeopt.transforms.base import EXACT
@@ -21,6 +21,9 @@ GATES, NARROW, HALF_WIDTH = "static_gates", "narrow", "half_width"
 """Standard candidates with something pruned: gates held; and every width at its first alternative
 (a quarter removed), or the one nearest to a half. All with what repairs them at once."""
 _HALF_OF_FIRST = 2 / 3
+TAILS = "int8_percentile+bias"
+"""Everything in integers, with ranges that leave the rarest values out, and corrected biases."""
+_BIAS, _TAILS = "repair:bias_correction", "p99.99"
 _RANGES = "quantize:*"
 """The choice of how ranges are found: extremes, where it is off."""
 HALF_WITH_RELU = f"{HALF_WIDTH}+relu"
@@ -49,6 +52,8 @@ def first_guesses(
         found |= int8_everything(choices, macros, stem)
     if "prune" in families:
         found |= pruned(choices, macros, trains=trains)
+    if {"quantize", "prune"} <= families:
+        found |= with_relu(choices, found)
     if "quantize" in families:
         found |= as_gemms(choices, found[INTEGERS]) | by_scheme(choices, macros)
     if exact:
@@ -103,7 +108,9 @@ def int8_everything(
     What a search begins with and releases groups from: on most models the best is everything but
     a handful. A stem that is not left alone is rewritten for integers where it can be. Ranges that
     clip gain on clean samples and may lose on noisy ones what the extremes keep: with them AlexNet
-    lost 1.28 points under noise, and 0.09 without.
+    lost 1.28 points under noise, and 0.09 without. A text recogniser lost 3.6 points under noise
+    with averages, 5.2 clean ones with extremes, and 0.1 of both with percentiles and corrected
+    biases.
     """
     families = EXACT | {"quantize"}
     codes = [
@@ -113,13 +120,34 @@ def int8_everything(
         for choice in choices
     ]
     extremes = _with(choices, codes, _RANGES, 0)
-    corrected = _with(choices, codes, "repair:bias_correction", 1)
+    corrected = _with(choices, codes, _BIAS, 1)
+    tails = _at_label(choices, corrected, _RANGES, _TAILS)
     found = {
         INTEGERS: codes,
         "int8_extremes": extremes,
+        TAILS: tails,
         "int8_everything+bias": corrected,
     }
+    if tails == corrected or corrected == codes:
+        del found[TAILS]
     return {name: row for name, row in found.items() if row is codes or row != codes}
+
+
+def with_relu(
+    choices: Sequence[Choice], found: Mapping[str, Sequence[int]]
+) -> dict[str, list[int]]:
+    """Codes by name: in integers, with Relu for the smooth activations of the first half.
+
+    A GELU in integers is two passes, a Relu none. Least squares bring back half of them (a text
+    recogniser is 2.29 times as fast as the given net, and 2.13 without), and seldom all.
+    """
+    smooth = [choice.name for choice in choices if _does(choice, _RELU)]
+    first = {*smooth[: (len(smooth) + 1) // 2], *ALWAYS_WITH_PRUNING}
+    start = found.get(TAILS) if smooth else None
+    if start is None:
+        return {}
+    pairs = zip(choices, start, strict=True)
+    return {f"{TAILS}+relu": [1 if choice.name in first else code for choice, code in pairs]}
 
 
 def as_gemms(choices: Sequence[Choice], codes: Sequence[int]) -> dict[str, list[int]]:
@@ -200,6 +228,14 @@ def _nearest(choice: Choice, share: float) -> int:
 def _units(action: Action) -> int:
     """How many units an action keeps."""
     return sum(int(part) for part in str(action.get("keep")).split("/"))
+
+
+def _at_label(choices: Sequence[Choice], codes: Sequence[int], name: str, label: str) -> list[int]:
+    """Codes with the alternative of a label for the choice of a name, where it has one."""
+    return [
+        choice.labels.index(label) if choice.name == name and label in choice.labels else old
+        for choice, old in zip(choices, codes, strict=True)
+    ]
 
 
 def _does(choice: Choice, transform: str) -> bool:

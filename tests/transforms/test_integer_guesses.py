@@ -1,7 +1,7 @@
 """First guesses with everything in integers."""
 
 from edgeopt.core.action import Action, Choice
-from edgeopt.transforms.guesses import as_gemms, first_guesses, int8_everything
+from edgeopt.transforms.guesses import TAILS, as_gemms, first_guesses, int8_everything
 
 
 def _choice(name: str, family: str, *transforms: str) -> Choice:
@@ -23,6 +23,18 @@ def test_with_averages_with_extremes_and_with_biases_corrected() -> None:
         "int8_extremes": [0, 1, 0],
         "int8_everything+bias": [1, 1, 1],
     }
+
+
+def test_tails_are_left_out_with_biases_corrected() -> None:
+    """A guess of its own, and with Relu for the first half of smooth activations another."""
+    ranges = _choice("quantize:*", "quantize", "average", "p99.99")
+    smooth = [_choice(f"prune:{n}", "prune", "relu_activation") for n in ("a", "b", "c")]
+    mend = _choice("repair:least_squares", "repair", "least_squares")
+    found = first_guesses([*smooth, mend, ranges, GROUP, BIAS], (), None)
+    assert found[TAILS] == [0, 0, 0, 0, 2, 1, 1]
+    assert found[f"{TAILS}+relu"] == [1, 1, 0, 1, 2, 1, 1]
+    assert TAILS not in first_guesses([ranges, GROUP], (), None), "no biases to correct"
+    assert f"{TAILS}+relu" not in first_guesses([ranges, GROUP, BIAS], (), None)
 
 
 def test_what_is_no_choice_makes_no_guess() -> None:

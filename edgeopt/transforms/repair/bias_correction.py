@@ -50,7 +50,8 @@ def _correct(fitting: Fitting) -> None:
                 sample[here] = _plus(sample[here], made - values, layer.axis)
 
 
-PLUGIN = Repair(name="bias_correction", able=_able, fit=_correct, version=2)
+PLUGIN = Repair(name="bias_correction", able=_able, fit=_correct, version=2, samples=160)
+"""Of 64 samples 16 judge, to whom a third less error may still be chance."""
 
 
 def _float_means(
