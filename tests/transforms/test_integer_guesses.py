@@ -27,7 +27,13 @@ def test_with_averages_with_extremes_and_with_biases_corrected() -> None:
 
 def test_tails_are_left_out_with_biases_corrected() -> None:
     """A guess of its own, and with Relu for the first half of smooth activations another."""
-    ranges = _choice("quantize:*", "quantize", "average", "p99.99")
+    methods = ("average", "p99.99")
+    ranges = Choice(
+        name="quantize:*",
+        family="quantize",
+        labels=("off", *methods),
+        alternatives=((), *((Action.of("calibrate", "*", range=how),) for how in methods)),
+    )
     smooth = [_choice(f"prune:{n}", "prune", "relu_activation") for n in ("a", "b", "c")]
     mend = _choice("repair:least_squares", "repair", "least_squares")
     found = first_guesses([*smooth, mend, ranges, GROUP, BIAS], (), None)
