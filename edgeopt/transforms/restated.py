@@ -35,13 +35,15 @@ class Restated:
 
 
 def layer_of(value: ir.Value) -> Weighted | None:
-    """The layer that makes a value, with a bias of its own or room for one."""
+    """The layer that makes a value, with a bias of its own or room for one; none of an output."""
     node = value.producer()
     if node is not None and node.op_type == "Add":
         sources = (v.producer() for v in node.inputs if v is not None)
         node = next((one for one in sources if one is not None and one.op_type == "MatMul"), None)
     layer = None if node is None else weighted(node)
     if layer is None or layer.result is not value or value.shape is None:
+        return None
+    if value.is_graph_output():
         return None
     return None if layer.adds is None and layer.node.op_type == "MatMul" else layer
 

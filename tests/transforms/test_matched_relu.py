@@ -153,13 +153,17 @@ def test_least_squares_know_what_was_restated(cut: bool, store: ArtifactStore) -
     assert output_error(opened(model), editor.model, fresh) < 0.9 * before
 
 
-def test_what_a_layer_makes_for_others_too_stays_as_it_is(store: ArtifactStore) -> None:
-    """A residual reads it: a plain Relu is all that can be had."""
+@pytest.mark.parametrize("watched", [False, True])
+def test_what_a_layer_makes_for_others_too_stays_as_it_is(
+    watched: bool, store: ArtifactStore
+) -> None:
+    """A residual reads it, or it is an output: a plain Relu is all that can be had."""
     b = Builder(2)
     hard_swish(b, b.conv("x", "a", (8, 8)), "f")
-    b.node("Add", ["a", b.conv("f", "c", (8, 8))], "y")
+    b.node("Add", ["x" if watched else "a", b.conv("f", "c", (8, 8))], "y")
     shape = ("float32", (1, 8, 6, 6))
-    model = b.model([("x", *shape)], [("y", *shape)], opset=18)
+    outputs = [("y", *shape), *([("a", *shape)] if watched else [])]
+    model = b.model([("x", *shape)], outputs, opset=18)
     made, (action,) = replaced(model, evidence_of(model, store, random_feeds(model, 16)))
     assert not action.artifacts
     assert not held(made.graph)
