@@ -50,10 +50,10 @@ def first_guesses(
         found["exact_all"] = switched(choices, macros, exact, named=IN_FLOAT)
     if "quantize" in families:
         found |= int8_everything(choices, macros, stem)
-    if "prune" in families:
-        found |= pruned(choices, macros, trains=trains)
     if {"quantize", "prune"} <= families:
         found |= with_relu(choices, found)
+    if "prune" in families:
+        found |= pruned(choices, macros, trains=trains)
     if "quantize" in families:
         found |= as_gemms(choices, found[INTEGERS]) | by_scheme(choices, macros)
     if exact:
