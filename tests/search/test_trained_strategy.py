@@ -73,13 +73,26 @@ def test_the_fastest_in_reach_is_trained() -> None:
 
 
 def test_reach_follows_what_trainings_kept() -> None:
-    """A third of it after one that lost too much, twice as far after one that did not."""
+    """Less far after one that lost too much, twice as far after one that did not."""
     for accuracy, following in ((0.7, "near"), (0.9, "far")):
         strategy = _make()
         strategy.tell([BASE, _trial("near", 0.6, 0.88), _trial("mid", 0.5, 0.83)])
         (asked,) = strategy.ask(10)
         strategy.tell([_measured(asked, 0.45, accuracy), _trial("far", 0.3, 0.75)])
         assert _sites(strategy.ask(10)) == [following], accuracy
+
+
+def test_after_a_failure_a_slower_net_that_lost_as_much_is_trained() -> None:
+    """It has more to come back with; one as fast has not, and after a second failure neither."""
+    strategy = _make()
+    nets = {"bold": (0.2, 0.8), "as bold": (0.21, 0.805), "wider": (0.25, 0.79)}
+    strategy.tell([BASE, *(_trial(site, *seen) for site, seen in nets.items())])
+    found: list[str] = []
+    while asked := strategy.ask(10):
+        found += _sites(asked)
+        strategy.tell([_measured(each, 0.3, 0.85) for each in asked])
+        strategy.tell([_trial("widest", 0.35, 0.795)])
+    assert found == ["bold", "wider"]
 
 
 def test_three_trainings_at_most() -> None:
