@@ -58,7 +58,7 @@ from edgeopt.transforms.training import price_s, trained
 FAMILIES: tuple[str, ...] = STAGES
 _ROUNDS = 20
 _KEPT_BYTES, _FEWEST_KEPT = 512_000_000, 4
-_OURS_FIRST = 8
+_OURS_FIRST = 9
 _LISTS_KEPT, _RECIPES_KEPT = 512, 4096
 
 
