@@ -11,6 +11,8 @@ from edgeopt.core.action import Recipe
 from edgeopt.errors import UsageError
 from edgeopt.graph.structure import structure_digest, weights_digest
 from edgeopt.graph.write import write_model
+from edgeopt.transforms.replay import Built, Workshop
+from edgeopt.transforms.stages import transform_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +47,7 @@ def replay(
     """Apply a recipe file to a model and write the result.
 
     On the file that the recipe was written for, what was computed from data is loaded; on any
-    other it is computed again.
+    other it is computed again, and a repair that brings these weights nothing is left out.
 
     Raises:
         UsageError: The recipe cannot be read, or an action does not apply.
@@ -58,13 +60,28 @@ def replay(
     with Workspace.open(store) as workspace:
         feed = frozen.feed_of(asked, subject.model) if subject.data is None else None
         workshop = workshop_for(subject, workspace, asked.opset or 21, feed)
-        built = workshop.build(asked)
+        same = asked.baseline == subject.model.digest
+        built = workshop.build(asked) if same else _on_others(workshop, asked, progress)
         workshop.verify(built)
         written = write_model(built.graph, out)
     return Replayed(
         path=written.path,
         structure=structure_digest(built.graph),
         weights=weights_digest(built.graph),
-        same_baseline=asked.baseline == subject.model.digest,
+        same_baseline=same,
         recipe=built.recipe,
     )
+
+
+def _on_others(workshop: Workshop, asked: Recipe, progress: Progress) -> Built:
+    """On other weights than it was written for: without the repairs that bring these nothing.
+
+    Raises:
+        UsageError: Something else does not apply.
+    """
+    built = workshop.build(asked, lenient=True)
+    if any(transform_of(action.transform)[0] != "repair" for action, _ in built.rejected):
+        return workshop.build(asked)
+    for action, why in built.rejected:
+        progress(f"{action.transform} is left out on these weights: {why.reason}")
+    return built
