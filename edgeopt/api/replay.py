@@ -12,7 +12,6 @@ from edgeopt.errors import UsageError
 from edgeopt.graph.structure import structure_digest, weights_digest
 from edgeopt.graph.write import write_model
 from edgeopt.transforms.replay import Built, Workshop
-from edgeopt.transforms.stages import transform_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,11 +75,13 @@ def replay(
 def _on_others(workshop: Workshop, asked: Recipe, progress: Progress) -> Built:
     """On other weights than it was written for: without the repairs that bring these nothing.
 
+    What mends a pruned net is never left out: without it the net is ruined.
+
     Raises:
         UsageError: Something else does not apply.
     """
     built = workshop.build(asked, lenient=True)
-    if any(transform_of(action.transform)[0] != "repair" for action, _ in built.rejected):
+    if not all(why.needless for _, why in built.rejected):
         return workshop.build(asked)
     for action, why in built.rejected:
         progress(f"{action.transform} is left out on these weights: {why.reason}")

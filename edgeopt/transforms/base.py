@@ -42,10 +42,12 @@ class Rejection:
     Args:
         reason: One sentence.
         nodes: Names of the nodes at fault.
+        needless: It is no harm: there was nothing to do, or nothing gained by it.
     """
 
     reason: str
     nodes: tuple[str, ...] = ()
+    needless: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

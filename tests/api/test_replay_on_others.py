@@ -9,6 +9,9 @@ from edgeopt.api.replay import Replayed, replay
 from edgeopt.core.action import Action, Recipe
 from edgeopt.graph.read import read_model
 from edgeopt.testing import graphs
+from edgeopt.testing.transform_exam import opened
+from edgeopt.transforms.channels.groups import Dependencies
+from edgeopt.transforms.repair.distil import PLUGIN as DISTIL
 from edgeopt.transforms.replay import ActionRejected
 
 MEND = Action.of("least_squares", "*", samples=8)
@@ -16,12 +19,17 @@ MEND = Action.of("least_squares", "*", samples=8)
 
 
 def _replayed(folder: Path, action: Action, baseline: int, told: list[str]) -> Replayed:
-    """A recipe of one action for the chain of a seed, on the chain of seed 0."""
+    """`_with` of one action."""
+    return _with(folder, (action,), baseline, told)
+
+
+def _with(folder: Path, actions: tuple[Action, ...], baseline: int, told: list[str]) -> Replayed:
+    """A recipe for the chain of a seed, on the chain of seed 0."""
     models = [graphs.conv_chain(seed=seed) for seed in (0, 1)]
     paths = [graphs.write(one, folder, f"{n}.onnx") for n, one in enumerate(models)]
     feeds = graphs.random_feeds(models[0], 16)
     np.savez(folder / "data.npz", **{n: np.stack([f[n] for f in feeds]) for n in feeds[0]})
-    recipe = Recipe(baseline=read_model(paths[baseline]).digest, actions=(action,))
+    recipe = Recipe(baseline=read_model(paths[baseline]).digest, actions=actions)
     (folder / "one.recipe").write_text(recipe.text, encoding="utf-8")
     return replay(
         folder / "one.recipe",
@@ -54,3 +62,15 @@ def test_what_is_no_repair_is_an_error_anywhere(tmp_path: Path) -> None:
     """A layer that is not there cannot be left out."""
     with pytest.raises(ActionRejected, match="no node"):
         _replayed(tmp_path, Action.of("drop_layer", "nowhere"), 1, [])
+
+
+def test_what_mends_a_pruned_net_is_never_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A training that cannot be had there: without it the net would be ruined."""
+    monkeypatch.setattr("edgeopt.transforms.repair._distilled.is_installed", lambda: False)
+    groups = Dependencies(opened(graphs.conv_chain())).groups
+    cut = Action.of("channels_l1", groups[0].name, keep=str(groups[0].width // 2))
+    train = Action.of("distil", "*", version=DISTIL.version, samples=8, seconds=10.0)
+    with pytest.raises(ActionRejected, match="torch is not installed"):
+        _with(tmp_path, (cut, train), 1, [])

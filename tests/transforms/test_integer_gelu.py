@@ -10,6 +10,7 @@ import pytest
 
 from edgeopt.core.action import Action
 from edgeopt.core.candidate import RuntimeSettings
+from edgeopt.graph.editor import Editor
 from edgeopt.graph.runtime import Session
 from edgeopt.graph.write import to_bytes
 from edgeopt.store.artifacts import ArtifactStore
@@ -24,6 +25,7 @@ from edgeopt.testing.quantize_exam import (
 )
 from edgeopt.testing.transform_exam import offer, opened
 from edgeopt.transforms.activations import POINTS
+from edgeopt.transforms.base import Rejection
 from edgeopt.transforms.groups import groups
 from edgeopt.transforms.quantize._gelu import SIGMOID_GELU, gelu_behind
 from edgeopt.transforms.quantize.static_qdq import PLUGIN
@@ -138,3 +140,20 @@ def test_what_something_else_reads_is_left() -> None:
         values = {value.name: value for node in graph.graph for value in node.outputs}
         assert gelu_behind(graph, values["c"]) is None
         assert not [a for a in PLUGIN.sites(graph, offer()) if a.get(SIGMOID_GELU, False)]
+
+
+def test_what_is_asked_for_where_there_is_no_gelu_is_refused(store: ArtifactStore) -> None:
+    """An action that says so is never one that changes nothing of the kind."""
+    model = net(mish)
+    graph = opened(model)
+    plain = actions(graph, integer=False)[0]
+    asked = Action.of(
+        plain.transform,
+        plain.site,
+        version=plain.version,
+        **{**dict(plain.parameters), SIGMOID_GELU: True},
+    )
+    editor = Editor(graph)
+    made = PLUGIN.apply(editor, asked, evidence_of(model, store))
+    assert isinstance(made, Rejection)
+    assert "no GELU" in made.reason

@@ -23,9 +23,11 @@ from edgeopt.transforms.groups import (
     ARITHMETIC,
     JOINING,
     MOVING,
+    SIGMOID,
     Group,
     activations,
     float_groups,
+    float_users,
     hold_groups,
     holds_groups,
     is_bias,
@@ -102,6 +104,8 @@ class StaticQdq:
             refused = _quantize_node(editor, plan.nodes[name], plan, action)
             if refused is not None:
                 return refused
+        if action.get(SIGMOID_GELU, False) and not _has_integer_gelu(plan, group):
+            return Rejection(reason="no GELU behind it can be computed in integers")
         keep_borders(editor, plan, group.nodes, str(action.get("activation")))
         return action.with_artifacts(ranges=plan.digest)
 
@@ -195,6 +199,12 @@ def _quantize_node(editor: Editor, node: ir.Node, plan: Plan, action: Action) ->
                 return refused
         read_once(editor, made, pair, plan.members)
     return None
+
+
+def _has_integer_gelu(plan: Plan, group: Group) -> bool:
+    values = (value for name in group.nodes for value in plan.nodes[name].outputs)
+    users = (user for value in values for user in float_users(value))
+    return any(name_of(user.outputs[0]).endswith(SIGMOID) for user in users)
 
 
 def _integer_gelu(editor: Editor, pair: ir.Value, plan: Plan, action: Action) -> Rejection | None:

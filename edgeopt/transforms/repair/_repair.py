@@ -99,6 +99,7 @@ class Repair:
         on_float: Whether it repairs what pruning did, before anything is quantized.
         prepare: Makes the constants that it changes those of one user; changes no outputs.
         samples: How many calibration samples it asks for.
+        trains: Whether it is a training.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Repair:
     on_float: bool = False
     prepare: Callable[[Editor], None] | None = None
     samples: int = SAMPLES
+    trains: bool = False
 
     def sites(self, model: ir.Model, offer: Offer) -> tuple[Action, ...]:
         """One action, where the graph holds what the repair is about."""
@@ -124,7 +126,7 @@ class Repair:
             kind = "float" if self.on_float else "integer"
             return Rejection(reason=f"no {kind} layer is there that it could change")
         if self.on_float and not _is_pruned(editor.model, evidence.reference):
-            return Rejection(reason="nothing was pruned")
+            return Rejection(reason="nothing was pruned", needless=True)
         if self.prepare is not None:
             self.prepare(editor)
         digest = action.artifact("constants")
@@ -169,7 +171,7 @@ class Repair:
         if not _is_nearer(before, after):
             went = f"from {before.mean():.3g} to {after.mean():.3g}"
             reason = f"the outputs went {went} off the float ones: no more than chance"
-            return Rejection(reason=reason)
+            return Rejection(reason=reason, needless=not (self.on_float or self.trains))
         return constants.made
 
     def _put(self, editor: Editor, made: Mapping[str, Array]) -> None:
