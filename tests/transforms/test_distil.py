@@ -330,6 +330,28 @@ def test_a_training_that_gains_nothing_ends_early_and_changes_nothing(
     assert all(np.array_equal(before[name], array) for name, array in student.arrays().items())
 
 
+def test_a_training_too_slow_for_its_time_ends_at_once_and_changes_nothing(
+    store: ArtifactStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few steps fit: of fewer samples each where that is enough, and else it says so."""
+    from edgeopt.transforms.repair import _training as module
+    from edgeopt.transforms.repair._torch_graph import TorchGraph
+
+    model = graphs.conv_chain()
+    student, feeds = TorchGraph(_pruned(model, _evidence(model, store))), graphs.random_feeds(model)
+    before = student.arrays()
+    training = _training(student, opened(model), feeds * 6, tell=lambda _: None)
+    for steps, fits, samples in ((1000, True, module.BATCH), (50, True, 8), (10, False, 8)):
+        assert training._fits(1e6 / steps) == fits
+        assert training._count == samples
+    monkeypatch.setattr(module, "_FEWEST_STEPS", 10**15)
+    slow = _training(student, opened(model), feeds * 6, tell=lambda _: None)
+    assert slow.run() == 1.0
+    assert slow.in_vain.startswith("2 steps took")
+    assert "too few fit into 1000000 s" in slow.in_vain
+    assert all(np.array_equal(before[name], array) for name, array in student.arrays().items())
+
+
 def test_what_says_the_same_is_not_trained() -> None:
     """A net that was not changed."""
     from edgeopt.transforms.repair._torch_graph import TorchGraph
