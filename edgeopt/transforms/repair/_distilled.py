@@ -22,6 +22,7 @@ _RATES = {True: 1e-3, False: 2e-4}
 def distilled(fitting: Fitting) -> None:
     """Train, and put the weights that came out."""
     # torch takes seconds to import, and only the extra `rl` has it.
+    from edgeopt.transforms.repair._any_batch import any_batch
     from edgeopt.transforms.repair._loss import heads, taps
     from edgeopt.transforms.repair._teacher import Teacher
     from edgeopt.transforms.repair._torch import one_thread
@@ -32,7 +33,7 @@ def distilled(fitting: Fitting) -> None:
     model, given, action = fitting.model, fitting.reference, fitting.action
     with one_thread():
         try:
-            student = TorchGraph(model)
+            student = TorchGraph(any_batch(model))
         except Uncovered as error:
             raise Refused(f"torch has no {error} here") from error
         found = check(student, model, fitting.feeds[:_CHECKED])
@@ -44,7 +45,7 @@ def distilled(fitting: Fitting) -> None:
         name = "" if folder is None else identity(*about)
         training = Training(
             student=student,
-            teacher=Teacher(given, [*(head.name for head in ends), *between]),
+            teacher=Teacher(any_batch(given), [*(head.name for head in ends), *between]),
             ends=ends,
             between=between,
             feeds=fitting.feeds,

@@ -122,7 +122,7 @@ def _gather(node: ir.Node, inputs: Tensors) -> tuple[Any, ...]:
     axis = integer(node, "axis", 0) % x.ndim
     flat = places.reshape(-1) % x.shape[axis]
     made = x.index_select(axis, flat)
-    return (made.reshape(*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]),)
+    return (made.reshape((*x.shape[:axis], *places.shape, *x.shape[axis + 1 :])),)
 
 
 def _shape(node: ir.Node, inputs: Tensors) -> tuple[Any, ...]:

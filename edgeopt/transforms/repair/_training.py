@@ -243,25 +243,17 @@ class Training:
         return total * self._count / len(self._fresh)
 
     def _takes_batches(self) -> bool:
-        """Whether two samples at once give what each gives alone."""
+        """Whether student and teacher say of two samples at once what they say of each."""
         if len(self._own) < 2 or any(a.ndim < 1 for a in self._own[0].values()):
             return False
         pair = [self._own[0], self._own[1]]
         if {n: a.shape for n, a in pair[0].items()} != {n: a.shape for n, a in pair[1].items()}:
             return False
         with torch().no_grad():
-            try:
-                both = self.student.run(tensors(_stacked(pair)), self._names)
-                same = self.teacher.run(tensors(_stacked(pair)))
-            except (RuntimeError, IndexError, ValueError, RuntimeFailure):
-                return False
-            alone = [self.student.run(tensors(feed), self._names) for feed in pair]
-        joined = {name: torch().cat([one[name] for one in alone]) for name in both}
-        return len(same) == len(both) and all(
-            both[name].shape == joined[name].shape
-            and torch().allclose(both[name], joined[name], rtol=1e-2, atol=1e-3)
-            for name in both
-        )
+            return all(_takes(pair, ask) for ask in (self._said, self.teacher.run))
+
+    def _said(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        return self.student.run(feed, self._names)
 
     def _state(self, begun: float) -> dict[str, Any]:
         return {
@@ -322,6 +314,21 @@ def _schedule(progress: float) -> float:
     if progress < _WARM:
         return max(progress / _WARM, 0.05)
     return 0.5 * (1 + float(np.cos(np.pi * min((progress - _WARM) / (1 - _WARM), 1.0))))
+
+
+def _takes(pair: Sequence[Feed], ask: Callable[[Mapping[str, Any]], dict[str, Any]]) -> bool:
+    """Whether two samples at once give what each gives alone."""
+    try:
+        both = ask(tensors(_stacked(pair)))
+    except (RuntimeError, IndexError, ValueError, RuntimeFailure):
+        return False
+    alone = [ask(tensors(feed)) for feed in pair]
+    joined = {name: torch().cat([one[name] for one in alone]) for name in both}
+    return all(
+        both[name].shape == joined[name].shape
+        and torch().allclose(both[name], joined[name], rtol=1e-2, atol=1e-3)
+        for name in both
+    )
 
 
 def _stacked(feeds: Sequence[Feed]) -> Feed:
