@@ -15,7 +15,7 @@ from edgeopt.transforms.repair._torch import is_installed
 SAMPLES = 4096
 _CHECKED = 2
 _LEAST_SECONDS = 10.0
-_RATES = {True: 1e-3, False: 2e-4}
+_RATES = {True: 4e-3, False: 8e-4}
 """By whether the net is float: one that was only rounded is near where it should be."""
 
 
@@ -96,6 +96,8 @@ class Distil(Repair):
         held = action.artifact("constants")
         stored = None if held is None else evidence.recall(held)
         if stored is None and not is_installed():
-            return Rejection(reason="torch is not installed: pip install 'edgeopt[rl]'")
+            return Rejection(
+                reason="torch is not installed, or pytorch-optimizer: pip install 'edgeopt[rl]'"
+            )
         # Not super(): dataclasses with slots are made anew, and it would not find its class.
         return Repair.apply(self, editor, action, evidence)

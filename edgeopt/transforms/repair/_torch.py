@@ -8,8 +8,8 @@ from typing import Any
 
 
 def is_installed() -> bool:
-    """Whether torch is there, without importing it."""
-    return importlib.util.find_spec("torch") is not None
+    """Whether torch and its optimizers are there, without importing them."""
+    return all(map(importlib.util.find_spec, ("torch", "pytorch_optimizer")))
 
 
 def torch() -> Any:

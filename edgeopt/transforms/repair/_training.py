@@ -1,4 +1,4 @@
-"""A short training: AdamW with a cosine schedule on broadened samples, the best weights kept.
+"""A short training: SOAP with a cosine schedule on broadened samples, the best weights kept.
 
 What is looked at and kept is the running mean of the weights, which is far steadier than they are.
 It is looked at on a slice of samples that is never trained on, broadened like the others: what
@@ -35,12 +35,13 @@ from edgeopt.core.data import Feed
 from edgeopt.graph.runtime import RuntimeFailure
 from edgeopt.transforms.repair._broadened import Broadener
 from edgeopt.transforms.repair._loss import Head, distance
+from edgeopt.transforms.repair._optimizer import optimizer
 from edgeopt.transforms.repair._teacher import Teacher
 from edgeopt.transforms.repair._torch import torch
 from edgeopt.transforms.repair._torch_graph import TorchGraph, tensors
 
 Array = npt.NDArray[Any]
-RATE = 1e-3
+RATE = 4e-3
 BATCH = 32
 _SMALL_BATCH = 8
 _FEWEST_STEPS = 100
@@ -172,9 +173,7 @@ class Training:
         return True
 
     def _fresh_optimizer(self) -> Any:
-        return torch().optim.AdamW(
-            list(self.student.weights.values()), lr=self.rate, weight_decay=0.0
-        )
+        return optimizer(self.student.weights.values(), self.rate)
 
     def _progress(self) -> float:
         """0 to 1, by whatever ends it first."""
