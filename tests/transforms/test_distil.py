@@ -381,3 +381,15 @@ def test_a_rate_that_leads_away_is_lowered(store: ArtifactStore) -> None:
         TorchGraph(pruned), graph, feeds, tell=lambda _: None, steps_most=100, rate=0.1
     )
     assert training.run() < 0.6
+
+
+def test_a_training_that_rights_the_ruined_samples_is_kept() -> None:
+    """Though those that were right by six digits are so by three then."""
+    from edgeopt.transforms.repair._repair import _is_less, _is_nearer
+
+    before = np.array([1.0, 0.9, 1.1, 0.8] + [1e-6] * 8)
+    after = np.array([0.2, 0.1, 0.3, 0.1] + [1e-3] * 8)
+    assert not _is_nearer(before, after)
+    assert _is_less(before, after)
+    assert not _is_less(after, before)
+    assert not _is_less(before, before[::-1])

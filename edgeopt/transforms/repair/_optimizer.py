@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Iterable
 from typing import Any
 
-_LARGEST = 1024
+_LARGEST = 512
 """An axis that is longer has no preconditioner: its cost grows with the cube."""
 
 
