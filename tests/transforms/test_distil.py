@@ -330,7 +330,7 @@ def test_a_training_that_gains_nothing_ends_early_and_changes_nothing(
     training = _training(student, opened(model), feeds, tell=told.append, steps_most=60, rate=1e4)
     assert training.run() == 1.0
     assert "of 1000000 s, 4 steps" in told[0]
-    assert "at 3 rates of learning" in training.in_vain
+    assert "24 steps at 6 rates of learning" in training.in_vain
     assert len(told) < 10
     assert all(np.array_equal(before[name], array) for name, array in student.arrays().items())
 

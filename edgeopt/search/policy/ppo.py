@@ -254,8 +254,9 @@ class _Trainer:
             if same and len(found.episodes) == self._settings.envs:
                 self._live_again(found.episodes)
         except _UNREADABLE as error:
+            why = f"{type(error).__name__}: {str(error).strip() or 'no reason given'}"
             raise UsageError(
-                "the checkpoint there cannot be read, or is of other instances",
+                f"the checkpoint there cannot be read, or is of other instances ({why})",
                 where=str(path),
                 hint=hint,
             ) from error
