@@ -255,7 +255,7 @@ def compared(
     lines = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     done = {(x["model"], x["strategy"], x["seed"]) for x in lines if x["most"] >= given.most}
     for seed in range(given.seeds):
-        for model in MODELS:
+        for model in known:
             for name in names:
                 if (model, name, seed) not in done:
                     found = searches.curve(known[model]["recording"], name, seed, given.most)

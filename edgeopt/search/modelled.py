@@ -19,13 +19,18 @@ from edgeopt.search.archive import Archive
 from edgeopt.search.codes import Codes
 from edgeopt.search.foretold import Accord, Foretold
 from edgeopt.search.proposers import Proposer, View
-from edgeopt.search.selector import Selector
+from edgeopt.search.selector import DRAWS, Selector
 from edgeopt.search.surrogate import Forecast, Surrogate
 from edgeopt.search.table import uniform
 
 Floats = npt.NDArray[np.float64]
 _AT_ONCE = 5
 """Candidates of a batch at most: what they show decides on the next."""
+_EARLY_AT_ONCE = 3
+"""The same while little is known, and every trial tells much. One at a time is no better, and
+nothing could be built while another is measured."""
+_EARLY = 60
+"""Trials until then."""
 _POOL = 24
 """Rows that each source is asked for, at least."""
 _MOST = 700
@@ -62,7 +67,8 @@ class Modelled:
 
     def ask(self, count: int) -> Sequence[Candidate]:
         """What should gain most; fewer than asked for, so that the next ones know more."""
-        wanted = min(count, _AT_ONCE)
+        early = len(self._archive.told) < _EARLY
+        wanted = min(count, _EARLY_AT_ONCE if early else _AT_ONCE)
         if wanted < 1:
             return ()
         found = self._archive.new(self._beginning(), wanted)
@@ -119,7 +125,9 @@ class Modelled:
         rows, origin = list(pool), [*pool.values()]
         forecast = self._widened(self._surrogate.predict(rows))
         losses = [n for n, each in enumerate(known) if each.direction == "max"]
-        selector = Selector(view.measured[1], self._surrogate.limits(), forecast, generator, losses)
+        front, limits = view.measured[1], self._surrogate.limits()
+        together = self._surrogate.deviations(rows, DRAWS, generator)
+        selector = Selector(front, limits, forecast, generator, losses, together)
         found: list[Candidate] = []
         # Some rows mean recipes that are known: a few more are picked than are wanted.
         quota = {name: limit + 2 for name, limit in self._quotas(wanted).items()}

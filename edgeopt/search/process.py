@@ -174,6 +174,38 @@ class Process:
             left = left - self._scales.noise * generator.standard_normal(len(left))
         return start + spreads**2 * (self._design.T @ self._solve(left))
 
+    def deviations(
+        self, rows: Sequence[Codes], count: int, generator: np.random.Generator
+    ) -> Floats:
+        """Draws [count, rows] of how far the truth lies from what is predicted, in its spreads.
+
+        Rows that share alternatives err together. Of what is not additive each row has its own.
+        Matheron's rule, as `weights`.
+        """
+        design = self._columns.of(rows)
+        spreads = self._scales.trust * self._prior.spreads
+        drawn = spreads * generator.standard_normal((count, len(spreads)))
+        variance = ((design * spreads) ** 2).sum(axis=1)
+        if len(self._left):
+            seen = drawn @ self._design.T + self._unexplained(count, generator)
+            drawn = drawn - spreads**2 * (self._solve(seen.T).T @ self._design)
+            known = _behind(self._factor, self._design @ (design * spreads**2).T)
+            variance = variance - (known**2).sum(axis=0)
+        whole = self.predict(rows)[1]
+        own = np.sqrt(np.maximum(whole**2 - variance, 0.0))
+        found = drawn @ design.T + own * generator.standard_normal((count, len(rows)))
+        return np.asarray(found / np.maximum(whole, _JITTER), dtype=np.float64)
+
+    def _unexplained(self, count: int, generator: np.random.Generator) -> Floats:
+        """Draws [count, measured rows] of what is not additive, and of the noise."""
+        noise = self._scales.noise * generator.standard_normal((count, len(self._left)))
+        if not self._scales.residual:
+            return noise
+        near = self._nonlinear(self._rows)
+        near[np.diag_indices_from(near)] += _JITTER
+        rough = generator.standard_normal(noise.shape) @ np.linalg.cholesky(near).T
+        return np.asarray(noise + rough, dtype=np.float64)
+
     def _choose(self, floor: float) -> None:
         linear = (self._design * self._prior.spreads**2) @ self._design.T
         power = math.sqrt(float(np.mean(self._left**2)))

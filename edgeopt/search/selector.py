@@ -2,10 +2,12 @@
 
 The part of the objective space that the front leaves open is held as points drawn in it; what a
 row gains is the share of them that it would dominate, in the mean over draws from what is
-predicted. A second set of points lies on the edge where only the first objective and the bounds
-count: the fastest feasible candidate is what most people take, and a volume alone would trade it
-for corners that nobody looks at. After each pick its mean counts as measured, so that a batch does
-not hold one idea ten times.
+predicted. The draws are of all rows together: plans that share a layer which may hurt more than is
+believed lose together, and what a pick covers in the draws in which it holds stays open in the
+others. So a batch takes the bold plan and the safe one, not rungs of one idea that miss the bound
+together (greedy q-EHVI: Daulton, Balandat and Bakshy 2020). A second set of points lies on the
+edge where only the first objective and the bounds count: the fastest feasible candidate is what
+most people take, and a volume alone would trade it for corners that nobody looks at.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,7 +20,8 @@ from edgeopt.search.surrogate import Forecast
 Floats = npt.NDArray[np.float64]
 _POINTS = 800
 _EDGE = 200
-_DRAWS = 12
+DRAWS = 12
+"""Of all rows together; even."""
 _WORST = 0.1
 """Reference: so much above the baseline, where no bound is tighter."""
 _MARGIN = 0.05
@@ -35,6 +38,8 @@ class Selector:
         forecast: Of the proposals.
         generator: Draws points and predictions.
         losses: Objectives that count as nothing below 0: accuracy above the baseline's is luck.
+        deviations: [draws, rows, objectives] of truth less forecast, in spreads; None: all rows
+            deviate alike.
     """
 
     def __init__(
@@ -44,24 +49,26 @@ class Selector:
         forecast: Forecast,
         generator: np.random.Generator,
         losses: Collection[int] = (),
+        deviations: Floats | None = None,
     ) -> None:
         size = forecast.means.shape[1]
         floor = np.array([0.0 if n in losses else -np.inf for n in range(size)])
         worst = np.minimum(limits, _WORST)
-        normal = generator.standard_normal((_DRAWS // 2, 1, size))
-        normal = np.concatenate([normal, -normal])
-        drawn = np.maximum(forecast.means + forecast.spreads * normal, floor)
-        self._means = np.maximum(forecast.means, floor)
-        self._points, self._weights = _open(front, worst, drawn, floor, generator)
-        self._alive = np.ones(len(self._points), dtype=np.bool_)
-        self._shares = _dominated(drawn, self._points)
+        if deviations is None:
+            normal = generator.standard_normal((DRAWS // 2, 1, size))
+            deviations = np.concatenate([normal, -normal])
+        drawn = np.maximum(forecast.means + forecast.spreads * deviations, floor)
+        points, weights = _open(front, worst, drawn, floor, generator)
+        self._below = _dominated(drawn, points)
+        self._left = np.repeat(weights[None].astype(np.float32), len(drawn), axis=0)
         kept = (drawn <= worst).all(axis=2).mean(axis=0)
         self._works = forecast.works
-        self._even = _FEW * kept * self._works / max(len(self._points), 1)
+        self._even = _FEW * kept * self._works / max(len(points), 1)
 
     def gains(self) -> Floats:
         """Expected gain [rows] over the front and what was picked."""
-        return self._works * (self._shares @ (self._weights * self._alive)) + self._even
+        each = np.matmul(self._below, self._left[:, :, None])[:, :, 0]
+        return np.asarray(self._works * each.mean(axis=0) + self._even, dtype=np.float64)
 
     def pick(self, count: int, origin: Sequence[str], quota: Mapping[str, int]) -> list[int]:
         """Rows, the best first.
@@ -82,19 +89,16 @@ class Selector:
             open_[best] = False
             if left[origin[best]] <= 0:
                 open_ &= np.array([name != origin[best] for name in origin])
-            self._alive &= ~(self._means[best] <= self._points).all(axis=1)
+            self._left *= 1.0 - self._below[:, best]
         return found
 
 
-def _dominated(drawn: Floats, points: Floats) -> Floats:
-    """Share of the draws [draws, rows, objectives] below each point: [rows, points]."""
-    found = np.zeros((drawn.shape[1], len(points)))
-    for one in drawn:
-        below = np.ones(found.shape, dtype=np.bool_)
-        for n in range(points.shape[1]):
-            below &= one[:, n, None] <= points[None, :, n]
-        found += below
-    return found / len(drawn)
+def _dominated(drawn: Floats, points: Floats) -> npt.NDArray[np.float32]:
+    """1 where a draw [draws, rows, objectives] is below a point: [draws, rows, points]."""
+    below = np.ones((*drawn.shape[:2], len(points)), dtype=np.bool_)
+    for n in range(points.shape[1]):
+        below &= drawn[:, :, None, n] <= points[None, None, :, n]
+    return below.astype(np.float32)
 
 
 def _open(

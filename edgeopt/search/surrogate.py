@@ -105,6 +105,18 @@ class Surrogate:
             works=self._works(rows),
         )
 
+    def deviations(
+        self, rows: Sequence[Codes], count: int, generator: np.random.Generator
+    ) -> Floats:
+        """Draws [count, rows, objectives] of truth less forecast, in spreads; `count` is even.
+
+        Every second half is the first one's negative.
+        """
+        half = [fit.deviations(rows, count // 2, generator) for fit in self._fits]
+        found = np.array(half).reshape(len(self._fits), count // 2, len(rows))
+        drawn = found.transpose(1, 2, 0)
+        return np.concatenate([drawn, -drawn])
+
     def relative(self, trial: Trial) -> Floats | None:
         """Costs [objectives] of a trial in the units of forecasts; None where one is missing."""
         costs = [objective.cost(trial) for objective in self.objectives]
