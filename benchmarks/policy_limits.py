@@ -4,19 +4,21 @@
 
 FOLDER is that of policy_transfer.py (its watched searches and best plans are read or made). For
 each model one network imitates on watched searches of *this* model alone: an upper bound for what
-imitation by this network can bring, no result about unknown models. Printed are how much of the
-way from a start to the target (in true utility) its greedy rollouts go, on views that it was
-taught and on views of one search that was held out; and what two reserved places gain:
+imitation by this network can bring, no result about unknown models. Printed are where its greedy
+rollouts end, in a search that it was taught and in one that was held out (same model, another
+bound); and what two reserved places gain:
 
     portfolio, oracle     all best plans, as in policy_transfer.py
     portfolio, targets    what a perfect imitator would say: the best plan for each drawn preference
     portfolio, own        the network that was taught this model
+    portfolio, varied     taught by all *other* models, varied: choices left out at random, damages
+                          exchanged between layers of a kind, on drawn devices (policy/real.py)
 """
 
 import argparse
 import pickle
-import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,58 +29,98 @@ from policy_transfer import Codes, Floats, Proposes
 
 from edgeopt.search.policy import source
 from edgeopt.search.policy.assignment import Assignment, bank_of, utility
+from edgeopt.search.policy.course import Course
+from edgeopt.search.policy.generated import Pair
 from edgeopt.search.policy.learner import Learner, Settings
-from edgeopt.search.policy.network import fresh
+from edgeopt.search.policy.network import chances, forward, fresh
+from edgeopt.search.policy.real import on_a_device
 from edgeopt.search.policy.rollout import chooser, rolled
+from edgeopt.search.table import EstimatedTable, Table
 
 MODELS = ("oww-embedding", "oww-embedding-extended", "ppocr-cls")
 """Where the oracle gains most."""
-STATES, EVERY = 24, 500
+STATES, EVERY, CHECKED = 24, 500, 40
 HELD_OUT = 4
 """Number of the watched search that no lesson comes from."""
 LONG = 48
+VARIED, VARIED_LESSONS = 150, 1500
+"""Instances made of the other models, and steps of imitation on them."""
 
 
 def taught(known: Mapping[str, Any], name: str, lessons: int, path: Path) -> Any:
     """Weights that imitate on all watched searches of a model but one."""
-    if path.exists():
-        return pickle.loads(path.read_bytes())
     runs = [run for n, run in enumerate(known[name]["runs"]) if n != HELD_OUT]
     course = transfer.lessons({name: {**known[name], "runs": runs}}, [name])
-    learner = Learner(fresh(0), Settings(seed=0, batch=STATES, lessons=lessons, rounds=0))
-    start = time.process_time()
-    for first in range(0, lessons, EVERY):
-        losses = [learner.imitate(course) for _ in range(EVERY)]
-        spent = time.process_time() - start
-        print(f"{name}: {first + EVERY} lessons, loss {np.mean(losses):.2f}, {spent:.0f} s")
-    path.write_bytes(pickle.dumps(learner.network.arrays()))
-    return learner.network.arrays()
+    if path.exists():
+        weights = pickle.loads(path.read_bytes())
+    else:
+        learner = Learner(fresh(0), Settings(seed=0, batch=STATES, lessons=lessons, rounds=0))
+        for _ in range(lessons):
+            learner.imitate(course)
+        weights = learner.network.arrays()
+        path.write_bytes(pickle.dumps(weights))
+    print(f"{name}: {learned(weights, course)}", flush=True)
+    return weights
 
 
-def regained(known: Mapping[str, Any], weights: Any, number: int, steps: int) -> float:
-    """Share of the way to the targets that greedy rollouts go in one watched search, in the middle.
+def learned(weights: Any, course: Course) -> str:
+    """Of states that it was taught on: loss, the least possible, and right first choices."""
+    generator = np.random.default_rng(5)
+    losses: list[float] = []
+    least: list[float] = []
+    right: list[float] = []
+    for _ in range(CHECKED):
+        lesson = course.lesson(STATES, generator)
+        chance = chances(np.asarray(forward(weights, lesson.state.observe().arrays())[0]))
+        shares = lesson.shares
+        losses.append(float(-(shares * np.log(chance + 1e-12)).sum(axis=1).mean()))
+        least.append(float(-(shares * np.log(shares + 1e-12)).sum(axis=1).mean()))
+        first = chance.argmax(axis=1)
+        right.append(float((shares[np.arange(STATES), first] > 0).mean()))
+    return (
+        f"loss {np.mean(losses):.2f}, at least {np.mean(least):.2f}; "
+        f"{np.mean(right):.2f} of the first choices lead to the target"
+    )
 
-    By the simulator's truth: utility of the end less that of the start, over that of the target.
+
+@dataclass(frozen=True)
+class Reached:
+    """Where greedy rollouts of a policy end in one watched search, by the simulator's truth.
+
+    Args:
+        begun, ended: Choices that differ from the target, in the mean.
+        kept: Share of the ends that keep the bound; of the starts all but few do.
+        nearer: Share of the ends with a higher utility than their start.
     """
+
+    begun: float
+    ended: float
+    kept: float
+    nearer: float
+
+
+def reached(known: Mapping[str, Any], weights: Any, number: int, steps: int) -> Reached:
+    """Of all views of a watched search, for drawn preferences."""
     run, generator = known["runs"][number], np.random.default_rng(3)
     simulator = searches.Simulator(known["recording"])
-    shares: list[float] = []
+    rows: list[tuple[float, float, float, float]] = []
     for instance, begins, told in run["views"]:
         bank = bank_of([instance], [begins[0]])
         wanted = source._wanted(12, generator)
         starts = source._starts(begins, wanted, bank.shown.values(np.array(begins, np.int64)))
         state = Assignment.begin(bank, wanted, starts, steps)
         greedy = np.ones(len(wanted), np.bool_)
-        end = rolled(state, chooser(weights, generator, greedy)).end
+        end = rolled(state, chooser(weights, generator, greedy)).end.codes
         plans = [*known["plans"], *told]
         best = _worth(simulator, plans, run["allowed"])
         for n, preference in enumerate(wanted):
-            at = [tuple(int(k) for k in row) for row in (starts[n], end.codes[n])]
-            here, there = utility(_worth(simulator, at, run["allowed"]), preference[None])
-            whole = float(utility(best, preference[None]).max() - here)
-            if whole > 1e-3:
-                shares.append(float(there - here) / whole)
-    return float(np.median(shares))
+            target = np.array(plans[int(utility(best, preference[None]).argmax())])
+            pair = [tuple(int(k) for k in row) for row in (starts[n], end[n])]
+            worth = _worth(simulator, pair, run["allowed"])
+            before, after = utility(worth, preference[None])
+            apart = [float((row != target).sum()) for row in (starts[n], end[n])]
+            rows.append((*apart, float(worth[1, 1] <= 1), float(after > before)))
+    return Reached(*(float(mean) for mean in np.mean(rows, axis=0)))
 
 
 def _worth(simulator: Any, plans: Sequence[Codes], allowed: float) -> Floats:
@@ -100,6 +142,44 @@ def targets_of(known: Mapping[str, Any]) -> Proposes:
     return propose
 
 
+def varied(recording: Any, generator: np.random.Generator) -> Pair:
+    """A model with fewer choices and other layers that hurt, on a drawn device."""
+    space = searches.Space(recording, searches.Simulator(recording))
+    table = EstimatedTable(space, searches.SimulatedEstimator(recording, space))
+    known, sizes, choices = table.now(raw=True), table.sizes(), recording.choices
+    kept = np.flatnonzero(generator.random(len(choices)) < generator.uniform(0.5, 1.0))
+    kept = kept if len(kept) > 4 else np.arange(len(choices))
+    at = {int(i): n for n, i in enumerate(kept)}
+    exchanged = {i: i for i in at}
+    for kind in {(choices[i].family, len(choices[i])) for i in at}:
+        alike = [i for i in at if (choices[i].family, len(choices[i])) == kind]
+        exchanged |= dict(zip(alike, map(int, generator.permutation(alike)), strict=True))
+    fewer = Table(
+        cost=tuple(known.cost[i] for i in at),
+        damage=tuple(known.damage[exchanged[i]] for i in at),
+        edges={(at[i], at[j]): v for (i, j), v in known.edges.items() if i in at and j in at},
+    )
+    return on_a_device([choices[i] for i in at], fewer, [sizes[i] for i in at], generator)
+
+
+def taught_by_others(given: argparse.Namespace, name: str) -> Any:
+    """Weights that imitate on varied other models."""
+    group = name.removesuffix(transfer.TOGETHER)
+    path = given.out / f"varied-without-{group}.weights"
+    if path.exists():
+        return pickle.loads(path.read_bytes())
+    names = [one for one in transfer.MODELS if one.removesuffix(transfer.TOGETHER) != group]
+    others = [searches.Recording(given.recordings / f"{one}.json.gz") for one in names]
+    generator = np.random.default_rng(11)
+    pairs = [varied(others[n % len(others)], generator) for n in range(VARIED)]
+    course = Course.of(pairs, generator)
+    learner = Learner(fresh(0), Settings(seed=0, batch=STATES, lessons=VARIED_LESSONS, rounds=0))
+    losses = [learner.imitate(course) for _ in range(VARIED_LESSONS)]
+    print(f"{path.stem}: loss {np.mean(losses[:EVERY]):.2f} -> {np.mean(losses[-EVERY:]):.2f}")
+    path.write_bytes(pickle.dumps(learner.network.arrays()))
+    return learner.network.arrays()
+
+
 def main() -> None:
     """Teach, say how far it goes, compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -116,14 +196,19 @@ def main() -> None:
     for name in names:
         path = given.out / f"own-{name}-{given.lessons}.weights"
         weights[name] = taught(known, name, given.lessons, path)
-        for steps in (source._STEPS, LONG):
-            parts = [regained(known[name], weights[name], n, steps) for n in (0, HELD_OUT)]
-            print(f"{name}: {steps} steps go {parts[0]:.2f} of the way, held out {parts[1]:.2f}")
-        blind = regained(known[name], fresh(0), HELD_OUT, source._STEPS)
-        print(f"{name}: random weights go {blind:.2f} of the way", flush=True)
+        for number, what in ((0, "taught"), (HELD_OUT, "held out")):
+            for steps in (source._STEPS, LONG):
+                print(
+                    f"{name}, {what}, {steps} steps:",
+                    reached(known[name], weights[name], number, steps),
+                )
+        blind = reached(known[name], fresh(0), HELD_OUT, source._STEPS)
+        print(f"{name}, random weights:", blind, flush=True)
+    others = {name: taught_by_others(given, name) for name in names}
     variants: dict[str, Callable[..., Any]] = {
         "portfolio, oracle": transfer.beside(lambda name: lambda view, count: known[name]["plans"]),
         "portfolio, targets": transfer.beside(lambda name: targets_of(known[name])),
+        "portfolio, varied": transfer.beside(lambda name: transfer.ends_of(others[name])),
         "portfolio, own": transfer.beside(lambda name: transfer.ends_of(weights[name])),
     }
     searches.VARIANTS = {**searches.VARIANTS, **variants}
