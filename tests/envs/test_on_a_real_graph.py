@@ -52,7 +52,7 @@ def test_a_strategy_proposes_recipes_that_build(name: str, space: GraphSpace):
     found = strategy.ask(10)
     assert len({candidate.key for candidate in found}) == len(found)
     # What was asked teaches before more is asked.
-    modelled = {"planner": 5, "portfolio": 5, "rl": 5, "rl_group": 5, "rl_mlp": 2}
+    modelled = {"planner": 3, "portfolio": 3, "rl": 3, "rl_group": 3, "rl_mlp": 2}
     assert len(found) == {"runtime": 2, "static": 1, **modelled}.get(name, 10)
     assert all(c.recipe.baseline == space.empty().baseline for c in found)
 
