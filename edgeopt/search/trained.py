@@ -3,7 +3,8 @@
 A search judges widths, layers and precisions together by what least squares alone bring back, since
 a training of each would cost it the study. What trains decides otherwise: of the pruned candidates
 so far that are faster than the best which keeps the bound, the fastest is trained that loses no
-more than a few times what is allowed. How many times is learnt: twice as many where a training
+more than a few times what is allowed; one in float promises what integers gain besides, where they
+gained on the whole net. How many times is learnt: twice as many where a training
 kept the bound, a third where it did not. Three at most, one at a time, each in float and, with the
 same weights, in the precisions that were searched for. What only integers hold back, pruned and
 trained or never pruned, is trained behind its rounding in the same way.
@@ -15,14 +16,14 @@ net that should not be pruned is left alone.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from edgeopt.core.action import Recipe
 from edgeopt.core.candidate import Candidate
 from edgeopt.core.estimates import LATENCY, Estimator
 from edgeopt.core.objective import Objective
 from edgeopt.core.trial import Trial
-from edgeopt.plugins import PRUNE, QUANTIZE
+from edgeopt.plugins import PRUNE, QUANTIZE, Shelf
 from edgeopt.search.loss import Loss
 
 MOST = 3
@@ -87,6 +88,7 @@ class Trained:
         self._source: Trial | None = None
         self._failed: list[Trial] = []
         self._reach = _REACH
+        self._in_vain = False
         self.labels: dict[str, str] = {}
 
     @property
@@ -106,6 +108,9 @@ class Trained:
                 break
             self._tried.add(source.candidate.key)
             found = dict(self._trains(source.candidate.recipe))
+            if not found and not _in_float(source):
+                # What rounds and trains one scheme of this model rounds and trains the others.
+                self._in_vain = True
             if found:
                 self._trainings += 1
                 name = source.label or f"number {source.number}"
@@ -137,16 +142,30 @@ class Trained:
         kept = [t for t in self._told.values() if loss.of(t) <= allowed]
         best = min((self._cost(trial) for trial in kept), default=math.inf)
         limit = self._reach * allowed
-        least = _SLOWER * max((self._cost(trial) for trial in self._failed), default=0.0)
+        gain = self._gain_of_integers(kept)
+        costs = {
+            trial.candidate.key: self._cost(trial) * (gain if _is_float(trial) else 1.0)
+            for trial in self._told.values()
+        }
+        least = _SLOWER * max((costs[trial.candidate.key] for trial in self._failed), default=0.0)
         worth = [
             trial
             for trial in self._told.values()
             if trial.candidate.key not in self._tried
             and _can_be_trained(trial)
+            and (_in_float(trial) or not self._in_vain)
             and allowed < loss.of(trial) <= limit
-            and least <= self._cost(trial) < _WORTH * best
+            and least <= costs[trial.candidate.key] < _WORTH * best
         ]
-        return min(worth, key=lambda trial: (self._cost(trial), trial.number), default=None)
+        return min(worth, key=lambda t: (costs[t.candidate.key], t.number), default=None)
+
+    def _gain_of_integers(self, kept: Sequence[Trial]) -> float:
+        """What integers leave of the time of what nobody cut: a net that is trained in float is
+        tried in integers with the same weights, so it promises as much. At most 1."""
+        whole = [trial for trial in kept if not _uses(trial, PRUNE)]
+        given = min((self._cost(t) for t in whole if _is_float(t)), default=math.inf)
+        coded = min((self._cost(t) for t in whole if not _is_float(t)), default=math.inf)
+        return min(coded / given, 1.0) if math.isfinite(given) and given > 0 else 1.0
 
     def _cost(self, trial: Trial) -> float:
         """The first objective, measured; of what was not timed as it is predicted.
@@ -183,9 +202,23 @@ class Trained:
         return next((t for t in self._told.values() if t.candidate.is_baseline), None)
 
 
+def _did(trial: Trial, transforms: Collection[str]) -> bool:
+    return any(action.transform in transforms for action in trial.candidate.recipe.actions)
+
+
+def _uses(trial: Trial, shelf: Shelf) -> bool:
+    return _did(trial, shelf.names())
+
+
+def _is_float(trial: Trial) -> bool:
+    return not _uses(trial, QUANTIZE)
+
+
 def _can_be_trained(trial: Trial) -> bool:
     """Whether it was pruned or quantized, and not trained behind the last of both yet."""
-    done = {action.transform for action in trial.candidate.recipe.actions}
-    if done.intersection(PRUNE.names()) and _FLOAT not in done:
-        return True
-    return bool(done.intersection(QUANTIZE.names())) and _INTEGERS not in done
+    return _in_float(trial) or (not _is_float(trial) and not _did(trial, {_INTEGERS}))
+
+
+def _in_float(trial: Trial) -> bool:
+    """Whether its training is one of the pruned net in float."""
+    return _uses(trial, PRUNE) and not _did(trial, {_FLOAT})

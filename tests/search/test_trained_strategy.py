@@ -116,6 +116,26 @@ def test_quantized_nets_are_trained_and_exact_ones_are_not() -> None:
     assert _sites(strategy.ask(10)) == ["q"]
 
 
+def test_where_integers_gain_a_slower_net_in_float_promises_more() -> None:
+    """It is tried in integers with the weights that it was trained to."""
+    for transform, following in (("static_qdq", ["half"]), ("hardswish", [])):
+        strategy = _make()
+        strategy.tell([BASE, _trial("kept", 0.48, 0.895, transform), _trial("half", 0.51, 0.8)])
+        assert _sites(strategy.ask(10)) == following, transform
+
+
+def test_after_a_training_of_integers_in_vain_no_other_scheme_is_trained() -> None:
+    """Each took minutes to say so; what was pruned still is."""
+    trainer = Trainer()
+    strategy = _make(trainer)
+    strategy.tell([BASE, _trial("hopeless", 0.3, 0.88, "static_qdq")])
+    strategy.tell([_trial("q", 0.4, 0.88, "static_qdq"), _trial("half", 0.6, 0.88)])
+    assert _sites(strategy.ask(10)) == ["half"]
+    strategy.tell([_trial("other", 0.2, 0.88, "static_qdq")])
+    assert strategy.ask(10) == ()
+    assert trainer.asked == ["hopeless", "half"]
+
+
 def test_without_a_baseline_nobody_knows_what_was_lost() -> None:
     """Then nothing is trained; nor where there is no room for it in integers too."""
     strategy = _make()
