@@ -31,6 +31,8 @@ from edgeopt.search.foretold import Accord
 from edgeopt.units import format_seconds
 
 BATCH = 10
+_FEWEST = 2
+"""Of a batch: who trains answers with a pair."""
 ATTEMPTS = 3
 CONFIRM_SHARE = MOST
 """The largest share of the time that is kept for measuring the best ones again."""
@@ -209,8 +211,15 @@ class Lane:
         empty ones of a strategy that waits for what others find (an attribute `waits`).
         """
         seen: set[str] = set()
+        pace_s = 0.0
         while not self._is_over():
-            asked = self.host.build(strategy.ask, BATCH).result()
+            count = _that_fit(self.spare_s(), pace_s)
+            if not count:
+                return
+            start_s = time.monotonic()
+            asked = self.host.build(strategy.ask, count).result()
+            if asked:
+                pace_s = (time.monotonic() - start_s) / len(asked)
             fresh = [candidate for candidate in asked if candidate.key not in seen]
             seen.update(candidate.key for candidate in asked)
             if not fresh and not getattr(strategy, "waits", False):
@@ -381,6 +390,16 @@ class Lane:
     def left_s(self) -> float:
         """Seconds of the budget that are left; negative where it is overdrawn."""
         return self.budget_s - (time.monotonic() - self.start_s)
+
+
+def _that_fit(spare_s: float, pace_s: float) -> int:
+    """Candidates to ask for: a full batch where there is time for it; 0 where not even one fits.
+
+    Where pruning is mended, finding out what a candidate's recipe comes to takes a minute of least
+    squares on some models, and three of them took all the time that was kept for confirming.
+    """
+    fitting = BATCH if pace_s * BATCH <= spare_s else int(spare_s / pace_s)
+    return max(fitting, _FEWEST) if fitting else 0
 
 
 def of_the_moment(outcome: Outcome | Failure) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from edgeopt.api.host import Host
-from edgeopt.api.search import of_the_moment
+from edgeopt.api.search import BATCH, _that_fit, of_the_moment
 from edgeopt.api.under_way import Scoring
 from edgeopt.core.measurement import Failure, Verdict
 from edgeopt.errors import ConnectionLostError
@@ -100,3 +100,13 @@ def _outcome(status, *reasons):
 def test_what_a_busy_machine_spoilt_is_measured_once_more(outcome, again):
     """Not what is a fact of the model, and not what may be used as it is."""
     assert of_the_moment(outcome) is again
+
+
+def test_what_is_asked_for_fits_into_the_time_that_is_left() -> None:
+    """Where finding out what a recipe comes to takes minutes, less than a batch, and then nothing;
+    never one alone, since who trains answers with a pair."""
+    assert _that_fit(spare_s=0.0, pace_s=0.0) == BATCH
+    assert _that_fit(spare_s=600.0, pace_s=60.0) == BATCH
+    assert _that_fit(spare_s=599.0, pace_s=100.0) == 5
+    assert _that_fit(spare_s=110.0, pace_s=100.0) == 2
+    assert _that_fit(spare_s=99.0, pace_s=100.0) == 0
