@@ -3,7 +3,8 @@
 SOAP (Vyas et al., 2024: Adam in the eigenbasis of Shampoo's preconditioner, refreshed every ten
 steps), as pytorch-optimizer has it. What is trained here was solved by least squares and is near
 in every direction that is easy, so what is left to gain lies along directions of small curvature,
-where AdamW crawls: the same loss took it two to five times the steps (docs/pruning.md).
+where AdamW crawls. Measured: after equal seconds nets of three models lose half as much accuracy or
+less under one rate, where AdamW wants another one for each (docs/pruning.md).
 """
 
 import importlib
