@@ -151,8 +151,11 @@ class Editor:
         self._undo.append(restore)
 
     def set_attribute(self, node: ir.Node, name: str, value: Any) -> None:
-        """Set an attribute (a Python value or an `ir.Attr`), or delete it with None."""
-        before = list(node.attributes.values())
+        """Set an attribute (a Python value or an `ir.Attr`), or delete it with None.
+
+        A body that goes with it no longer uses anything.
+        """
+        before, inside = list(node.attributes.values()), list(inner_nodes(node))
         if value is None:
             node.attributes.pop(name, None)
         else:
@@ -165,6 +168,11 @@ class Editor:
 
         places = self.places
         holds = _GRAPHS & {each.type for each in (*before, *node.attributes.values())}
+        left = set(inner_nodes(node))
+        gone = [inner for inner in inside if inner not in left]
+        inputs = [tuple(inner.inputs) for inner in gone]
+        for inner in gone:
+            _read(inner, [None] * len(inner.inputs))
         if holds:
             places.forget()
 
@@ -172,6 +180,8 @@ class Editor:
         def restore() -> None:
             node.attributes.clear()
             node.attributes.update({each.name: each for each in before})
+            for inner, values in zip(gone, inputs, strict=True):
+                _read(inner, values)
             if holds:
                 places.forget()
 

@@ -117,6 +117,24 @@ def test_bodies_of_a_removed_node_are_gone() -> None:
     as_if_new(editor)
 
 
+def test_a_body_that_goes_with_its_attribute_uses_nothing() -> None:
+    """Not even what its own node makes, which none should read there; undo lets it read again."""
+    editor = Editor(graphs.as_graph(nested()))
+    chosen = editor.producer("if_y")
+    assert chosen is not None
+    body = next(iter(bodies.bodies_in(chosen)))
+    name = next(a.name for a in chosen.attributes.values() if a.type in _KINDS)
+    made = new_node("Relu", [chosen.outputs[0]], output="made")
+    editor.inside(body).insert([made], before=body[0])
+    before = to_bytes(editor.model)
+    mark = editor.mark()
+    editor.set_attribute(chosen, name, None)
+    as_if_new(editor)
+    editor.undo(mark)
+    as_if_new(editor)
+    assert to_bytes(editor.model) == before
+
+
 def test_another_model_has_other_places() -> None:
     """A model that is put in whole is looked at anew, and the old one again when it is back."""
     editor = Editor(graphs.as_graph(nested()))
