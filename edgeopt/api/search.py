@@ -1,9 +1,10 @@
 """`Lane`: the search on one device: ask, build, measure, tell. And what comes after: confirm.
 
 Trials are stored as they end; a candidate that the store already holds is told from there, so the
-same command goes on where it was stopped. Strategies are asked in full batches and told in the
-order of asking, hence a resumed search on one device asks the same questions again. While the
-device measures, the host builds what comes next and scores what came last.
+same command goes on where it was stopped. Strategies are asked in full batches while
+these fit into the time, and told in the order of asking, hence a resumed search on one device asks
+the same questions again. While the device measures, the host builds what comes next and scores what
+came last.
 """
 
 import contextlib
@@ -91,6 +92,7 @@ class Lane:
     start_s: float = field(default_factory=time.monotonic)
     skipped: dict[str, str] = field(default_factory=dict[str, str])
     accords: dict[str, tuple[Accord, ...]] = field(default_factory=dict[str, tuple[Accord, ...]])
+    _crowded: bool = False
     _reopening: threading.Lock = field(default_factory=threading.Lock)
     _lowered: dict[tuple[str, str], Scoring] = field(default_factory=dict[tuple[str, str], Scoring])
 
@@ -140,7 +142,7 @@ class Lane:
             if ended or (self.trials is not None and told >= self.trials):
                 self._say_why(ended)
                 return
-        if self._is_over():
+        if self._is_over() or self._crowded:
             self._say_why(ended=True)
         else:
             self.progress(f"{self.device}: nobody has another idea")
@@ -215,6 +217,7 @@ class Lane:
         while not self._is_over():
             count = _that_fit(self.spare_s(), pace_s)
             if not count:
+                self._crowded = True
                 return
             start_s = time.monotonic()
             asked = self.host.build(strategy.ask, count).result()

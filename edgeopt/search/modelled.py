@@ -127,7 +127,7 @@ class Modelled:
         losses = [n for n, each in enumerate(known) if each.direction == "max"]
         front, limits = view.measured[1], self._surrogate.limits()
         together = self._surrogate.deviations(rows, DRAWS, generator)
-        selector = Selector(front, limits, forecast, generator, losses, together)
+        selector = Selector(front, limits, forecast, generator, losses, deviations=together)
         found: list[Candidate] = []
         # Some rows mean recipes that are known: a few more are picked than are wanted.
         quota = {name: limit + 2 for name, limit in self._quotas(wanted).items()}

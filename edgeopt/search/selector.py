@@ -36,10 +36,9 @@ class Selector:
         front: Relative costs [members, objectives] of what was measured, feasible or not.
         limits: Worst feasible values [objectives]; infinity without a bound.
         forecast: Of the proposals.
-        generator: Draws points and predictions.
+        generator: Draws points.
         losses: Objectives that count as nothing below 0: accuracy above the baseline's is luck.
-        deviations: [draws, rows, objectives] of truth less forecast, in spreads; None: all rows
-            deviate alike.
+        deviations: [draws, rows, objectives] of truth less forecast, in spreads.
     """
 
     def __init__(
@@ -49,14 +48,12 @@ class Selector:
         forecast: Forecast,
         generator: np.random.Generator,
         losses: Collection[int] = (),
-        deviations: Floats | None = None,
+        *,
+        deviations: Floats,
     ) -> None:
         size = forecast.means.shape[1]
         floor = np.array([0.0 if n in losses else -np.inf for n in range(size)])
         worst = np.minimum(limits, _WORST)
-        if deviations is None:
-            normal = generator.standard_normal((DRAWS // 2, 1, size))
-            deviations = np.concatenate([normal, -normal])
         drawn = np.maximum(forecast.means + forecast.spreads * deviations, floor)
         points, weights = _open(front, worst, drawn, floor, generator)
         self._below = _dominated(drawn, points)

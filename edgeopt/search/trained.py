@@ -109,7 +109,7 @@ class Trained:
             self._tried.add(source.candidate.key)
             found = dict(self._trains(source.candidate.recipe))
             if not found and not _in_float(source):
-                # What rounds and trains one scheme of this model rounds and trains the others.
+                # What stood in the way (an operator, the time of a step) does so in the others.
                 self._in_vain = True
             if found:
                 self._trainings += 1

@@ -1,10 +1,13 @@
 """What a lane does when its device goes away while a candidate is scored, and what it drops."""
 
 import threading
+import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
+from edgeopt.api import search
 from edgeopt.api.host import Host
 from edgeopt.api.search import BATCH, _that_fit, of_the_moment
 from edgeopt.api.under_way import Scoring
@@ -110,3 +113,22 @@ def test_what_is_asked_for_fits_into_the_time_that_is_left() -> None:
     assert _that_fit(spare_s=599.0, pace_s=100.0) == 5
     assert _that_fit(spare_s=110.0, pace_s=100.0) == 2
     assert _that_fit(spare_s=99.0, pace_s=100.0) == 0
+
+
+def test_who_answers_too_slowly_for_what_is_left_is_not_asked_again() -> None:
+    """And the search knows that it was the time that ended, not the ideas."""
+    asked: list[int] = []
+
+    def ask(count: int) -> tuple[SimpleNamespace, ...]:
+        asked.append(count)
+        time.sleep(0.02)
+        return (SimpleNamespace(key=str(len(asked))),)
+
+    with Host() as host:
+        lane = SimpleNamespace(
+            host=host, spare_s=lambda: 0.01, _is_over=lambda: False, _crowded=False
+        )
+        batches = list(search.Lane._batches(lane, SimpleNamespace(ask=ask)))
+    assert [[each.key for each in batch] for batch in batches] == [["1"]]
+    assert asked == [BATCH]
+    assert lane._crowded

@@ -79,7 +79,7 @@ def test_a_batch_holds_the_bold_plan_and_the_safe_one():
         forecast,
         np.random.default_rng(0),
         [1],
-        together,
+        deviations=together,
     )
     gains = selector.gains()
     assert gains[0] > gains[1] > gains[2]

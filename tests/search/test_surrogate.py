@@ -121,7 +121,9 @@ def test_the_one_that_gains_most_is_picked_and_its_double_is_not():
     forecast = Forecast(means=means, spreads=np.full((4, 3), 1e-3), works=np.ones(4))
     front = np.array([[0.0, 0.0, 0.0]])
     limits = np.array([np.inf, np.inf, 0.01])
-    selector = Selector(front, limits, forecast, np.random.default_rng(0), [2])
+    generator = np.random.default_rng(0)
+    draws = generator.standard_normal((12, 1, 3))
+    selector = Selector(front, limits, forecast, generator, [2], deviations=draws)
     gains = selector.gains()
     assert gains[0] == pytest.approx(gains[1])
     assert gains[3] < 1e-3 < gains[2] < gains[0]
@@ -132,7 +134,10 @@ def test_a_source_gives_no_more_than_its_quota():
     """Even where its rows gain most."""
     means = np.array([[-0.5, -0.1], [-0.4, -0.2], [-0.1, -0.1]])
     forecast = Forecast(means=means, spreads=np.full((3, 2), 1e-3), works=np.ones(3))
-    selector = Selector(np.zeros((1, 2)), np.full(2, np.inf), forecast, np.random.default_rng(0))
+    generator = np.random.default_rng(0)
+    draws = generator.standard_normal((12, 1, 2))
+    front, limits = np.zeros((1, 2)), np.full(2, np.inf)
+    selector = Selector(front, limits, forecast, generator, deviations=draws)
     best = int(np.argmax(selector.gains()[:2]))
     assert selector.pick(3, ["a", "a", "b"], {"a": 1, "b": 1}) == [best, 2]
 

@@ -61,6 +61,38 @@ def test_the_copy_says_the_same_of_one_sample_and_names_no_one() -> None:
     assert [int(array[0]) for array in targets["copy"] if array is not None] == [0, 0]
 
 
+def _resized(sizes: tuple[int, int], **how: str) -> onnx.ModelProto:
+    """A map of 7 x 3 at another size, and what comes of it."""
+    b = Builder()
+    asked = b.constant("sizes", np.array([1, 2, *sizes], np.int64))
+    b.nodes += [
+        node("Resize", ["x", "", "", asked], ["r"], **how),
+        node("Relu", ["r"], ["y"]),
+    ]
+    return b.model([("x", "float32", (1, 2, 7, 3))], [("y", "float32", None)], opset=18)
+
+
+@pytest.mark.parametrize("sizes", [(14, 6), (9, 7), (5, 2), (49, 41), (3, 1)])
+@pytest.mark.parametrize("form", ["half_pixel", "align_corners", "asymmetric"])
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_a_resize_by_scales_says_what_it_said_by_sizes(
+    sizes: tuple[int, int], form: str, mode: str
+) -> None:
+    """Whatever the sizes; where scales would round to others it is left."""
+    model = _resized(sizes, mode=mode, coordinate_transformation_mode=form)
+    graph, feeds = _sized(model), graphs.random_feeds(model, 2)
+    found = observe(any_batch(graph), ["y"], feeds)
+    for one, other in zip(observe(graph, ["y"], feeds), found, strict=True):
+        np.testing.assert_allclose(one["y"], other["y"], rtol=1e-6)
+
+
+def test_a_resize_whose_sizes_are_only_limits_is_left() -> None:
+    """It keeps the aspect ratio."""
+    graph = _sized(_resized((14, 14), mode="nearest", keep_aspect_ratio_policy="not_larger"))
+    (resize, _) = any_batch(graph).graph
+    assert array_of(resize.inputs[3]) is not None
+
+
 @pytest.mark.parametrize(("model", "takes"), [(_one_sample(), True), (_windows(), False)])
 def test_a_training_takes_batches_where_samples_are_told_apart(
     model: onnx.ModelProto, takes: bool

@@ -254,7 +254,7 @@ class _Trainer:
             if same and len(found.episodes) == self._settings.envs:
                 self._live_again(found.episodes)
         except _UNREADABLE as error:
-            why = f"{type(error).__name__}: {str(error).strip() or 'no reason given'}"
+            why = " ".join([type(error).__name__, *str(error).strip().splitlines()[:1]])
             raise UsageError(
                 f"the checkpoint there cannot be read, or is of other instances ({why})",
                 where=str(path),

@@ -14,6 +14,8 @@ from edgeopt.transforms.local_rule import integer
 
 _SIZES, _SCALES = 3, 2
 """Inputs of Resize."""
+_OTHER_SIZES = frozenset({"axes", "keep_aspect_ratio_policy"})
+"""Attributes of Resize with which sizes are something else."""
 
 
 def any_batch(model: ir.Model) -> ir.Model:
@@ -22,7 +24,8 @@ def any_batch(model: ir.Model) -> ir.Model:
         Reshape (x [1, ...], [1, a, b])   becomes  Reshape (x, [0, a, b])
         Resize (x [1, ...], sizes s)      becomes  Resize (x, scales s / sizes of x)
 
-    Left as it is where the sizes of x are not recorded or its first axis is another one. Whether
+    Left as it is where the sizes of x are not recorded, its first axis is another one, or the
+    runtime would round other sizes from the scales. One sample gives what it gave. Whether
     the copy treats samples alike is for the caller to see: an axis of one need not be the samples'.
 
     Args:
@@ -47,12 +50,15 @@ def _reshape(editor: Editor, node: ir.Node, name: str) -> None:
 
 def _resize(editor: Editor, node: ir.Node, name: str) -> None:
     sizes = array_of(node.inputs[_SIZES]) if len(node.inputs) > _SIZES else None
-    given = node.inputs[0].shape if node.inputs[0] is not None else None
-    if sizes is None or given is None or "axes" in node.attributes or len(sizes) != len(given):
+    shape = node.inputs[0].shape if node.inputs[0] is not None else None
+    if sizes is None or shape is None or sizes[0] != 1 or _OTHER_SIZES & set(node.attributes):
         return
-    if sizes[0] != 1 or not all(isinstance(size, int) for size in given):
+    given = np.array([size for size in shape if isinstance(size, int)], dtype=np.float32)
+    if len(given) != len(shape) or len(given) != len(sizes):
         return
-    scales = np.array(sizes / np.array([int(str(size)) for size in given]), dtype=np.float32)
+    scales = sizes.astype(np.float32) / given
+    if (np.floor(given * scales) != sizes).any():
+        return
     node.replace_input_with(_SIZES, None)
     node.replace_input_with(_SCALES, editor.initializer(name, scales))
 

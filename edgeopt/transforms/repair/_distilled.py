@@ -15,8 +15,8 @@ from edgeopt.transforms.repair._torch import is_installed
 SAMPLES = 4096
 _CHECKED = 2
 _LEAST_SECONDS = 10.0
-_RATES = {True: 4e-3, False: 8e-4}
-"""By whether the net is float: one that was only rounded is near where it should be."""
+_CODED_RATE = 8e-4
+"""Of learning: a net that was only rounded is near where it should be."""
 
 
 def distilled(fitting: Fitting) -> None:
@@ -28,7 +28,7 @@ def distilled(fitting: Fitting) -> None:
     from edgeopt.transforms.repair._torch import one_thread
     from edgeopt.transforms.repair._torch_graph import TorchGraph, check
     from edgeopt.transforms.repair._torch_layers import Uncovered
-    from edgeopt.transforms.repair._training import STEPS_MOST, Training, identity
+    from edgeopt.transforms.repair._training import RATE, STEPS_MOST, Training, identity
 
     model, given, action = fitting.model, fitting.reference, fitting.action
     with one_thread():
@@ -55,7 +55,7 @@ def distilled(fitting: Fitting) -> None:
             steps_most=int(action.get("steps", STEPS_MOST)),
             tell=fitting.evidence.tell,
             kept=None if folder is None else folder / f"distil-{name}.state",
-            rate=_RATES[not student.is_coded],
+            rate=_CODED_RATE if student.is_coded else RATE,
         )
         if training.run() >= 1.0:
             raise Refused(training.in_vain)

@@ -240,8 +240,7 @@ def _is_nearer(before: Floats, after: Floats) -> bool:
     Ratios, since a few samples with large errors would hide what happens to the others.
     """
     gain = np.log(np.maximum(before, _NOTHING)) - np.log(np.maximum(after, _NOTHING))
-    scatter = gain.std(ddof=1) / np.sqrt(gain.size) if gain.size > 1 else 0.0
-    return bool(gain.mean() > scatter)
+    return _is_more_than_chance(gain)
 
 
 def _is_less(before: Floats, after: Floats) -> bool:
@@ -250,7 +249,10 @@ def _is_less(before: Floats, after: Floats) -> bool:
     What a training is judged by as well: of a classifier that was ruined for a third of the samples
     it rights these, and moves the others, which were right by six digits, to three.
     """
-    gain = before - after
+    return _is_more_than_chance(before - after)
+
+
+def _is_more_than_chance(gain: Floats) -> bool:
     scatter = gain.std(ddof=1) / np.sqrt(gain.size) if gain.size > 1 else 0.0
     return bool(gain.mean() > scatter)
 
